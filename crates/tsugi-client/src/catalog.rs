@@ -25,17 +25,12 @@ pub struct Catalog {
     pub generation: u64,
     /// Who offers it.
     pub identity: Arc<ServerIdentity>,
-    /// The tools.
     pub tools: CatalogList<ToolDescription>,
-    /// The resources.
     pub resources: CatalogList<ResourceDescription>,
-    /// The resource templates.
     pub templates: CatalogList<ResourceDescription>,
-    /// The prompts.
     pub prompts: CatalogList<PromptDescription>,
 }
 
-/// One list.
 #[derive(Debug, Clone)]
 pub struct CatalogList<T> {
     /// The entries, in the server's order.
@@ -56,7 +51,6 @@ pub struct CatalogList<T> {
 pub struct OmittedEntry {
     /// Its name or its address.
     pub name: String,
-    /// Why.
     pub reason: String,
 }
 
@@ -80,7 +74,6 @@ impl<T> CatalogList<T> {
 }
 
 impl Catalog {
-    /// An empty one.
     pub fn empty(identity: Arc<ServerIdentity>) -> Self {
         Self {
             generation: 0,
@@ -95,6 +88,11 @@ impl Catalog {
     /// The tool with this name.
     pub fn tool(&self, name: &str) -> Option<&ToolDescription> {
         self.tools.items.iter().find(|tool| tool.name() == name)
+    }
+
+    /// Whether the server has a tool of this name, even one that cannot be offered.
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.tool(name).is_some() || self.tools.left_out.iter().any(|entry| entry.name == name)
     }
 
     /// Why lists could not be fetched, one fault for each of them.
@@ -116,6 +114,7 @@ impl Catalog {
     pub(crate) fn stale(&self, now: Instant) -> ListSelection {
         let is_stale = |feature: &str, times: &[Option<Instant>]| {
             let has_passed = times.iter().flatten().any(|stale_at| *stale_at <= now);
+            // A server that sends notifications is believed: its list is fresh until it sends one.
             has_passed && !self.identity.capabilities.has_list_changed(feature)
         };
         ListSelection {
@@ -154,6 +153,7 @@ impl Catalog {
             _ => return None,
         };
         match fault {
+            // A list that could not be fetched again is still better than none.
             Some(fault) if result.is_empty() => Some(Outcome::fault(fault.clone())),
             _ => {
                 let server = Some(self.identity.clone());
@@ -181,10 +181,12 @@ fn list_result(
         array.extend_from_slice(item.bytes());
     }
     array.push(b']');
+    // Parsed once here, so that every caller gets the same proven bytes.
     let array = RawJson::parse(array.into()).expect("an array of values is a value");
     let mut result = ObjectWriter::with_capacity(size + 256);
     result.string("resultType", "complete").raw(key, &array);
     result.number("ttlMs", freshness.ttl_ms).string("cacheScope", freshness.scope.as_str());
+    // We answer with one page, so the cursor of the server's first page must not leak into it.
     let known = [key, "resultType", "ttlMs", "cacheScope", "nextCursor", "_meta"];
     result.members(rest, |member| !known.contains(&member));
     result.raw("_meta", &meta(identity, rest));
@@ -198,6 +200,7 @@ fn meta(identity: &ServerIdentity, rest: &JsonObject) -> RawJson {
         meta.raw(SERVER_INFO, info);
     }
     if let Some(own) = rest.get_object("_meta") {
+        // The identity that was agreed on wins over what a list repeats.
         meta.members(&own, |key| key != SERVER_INFO || identity.info.is_none());
     }
     meta.finish()

@@ -16,7 +16,7 @@ use tsugi_transport::Link;
 use tsugi_transport::http::HttpTarget;
 use url::Url;
 
-use crate::connection::backoff::BackoffPolicy;
+use crate::backoff::BackoffPolicy;
 pub use crate::layer::can_execute::CallChecks;
 use crate::seal::StateSealer;
 pub use policy::{
@@ -92,7 +92,6 @@ pub fn own_profile(capabilities: ClientCapabilities) -> ClientProfile {
     ClientProfile { version: ProtocolVersion::LATEST, info: Some(info.into()), capabilities }
 }
 
-/// One server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerConfig {
     /// Its name, unique within a manager.
@@ -152,6 +151,7 @@ impl ServerConfig {
             backoff: BackoffPolicy::default(),
             job: JobSettings::default(),
             validate: ValidatePolicy::default(),
+            // On by default: only calls that cannot have an effect twice are repeated.
             retry: Some(RetryPolicy::default()),
             cache: None,
             limit: Some(LimitPolicy::default()),
@@ -166,6 +166,7 @@ impl ServerConfig {
 
     /// A manager's options as they hold for this server.
     pub(crate) fn over(&self, options: &Arc<ManagerOptions>) -> Arc<ManagerOptions> {
+        // The usual case shares the manager's options instead of copying them.
         if self.handshake_timeout.is_none() && self.legacy_version.is_none() {
             return options.clone();
         }
@@ -185,6 +186,7 @@ impl PartialEq for JobSettings {
     /// What is masked does not count: it may hold the secrets of all servers, and a server would be started again
     /// because another one has a new token. Its own are part of its target.
     fn eq(&self, other: &Self) -> bool {
+        // Destructured, so that a new option cannot be forgotten here.
         let JobOptions { grace, redact: _, tail_lines } = &self.0;
         (*grace, *tail_lines) == (other.0.grace, other.0.tail_lines)
     }
@@ -201,7 +203,8 @@ pub enum ConnectTarget {
     StreamableHttp(HttpTarget),
     /// An HTTP server that speaks the two-endpoint wire of 2024-11-05.
     Sse(HttpTarget),
-    /// A WebSocket server.
+    /// A server that only answers JSON-RPC at `POST <url>/rpc`, without a handshake.
+    PlainRpc(HttpTarget),
     WebSocket(HttpTarget),
     /// A server inside this process.
     InProcess(Arc<dyn Answer>),
@@ -219,14 +222,12 @@ impl LinkSource {
         Self(Arc::new(connect))
     }
 
-    /// A new link.
     pub(crate) fn connect(&self) -> Link {
         (self.0)()
     }
 }
 
 impl ConnectTarget {
-    /// A program.
     pub fn stdio(command: JobCommand) -> Self {
         ConnectTarget::Stdio(Box::new(command))
     }
@@ -238,17 +239,19 @@ impl ConnectTarget {
         let target = HttpTarget { url, headers };
         match scheme.as_str() {
             "http" | "https" => Some(ConnectTarget::Http(target)),
+            // A WebSocket is named by its scheme; all other wires share `http`.
             "ws" | "wss" => Some(ConnectTarget::WebSocket(target)),
             _ => None,
         }
     }
 
-    /// The word for people: `stdio`, `http`, `sse`, `websocket`, `builtin`.
+    /// The word for people: `stdio`, `http`, `sse`, `rpc`, `websocket`, `builtin`.
     pub fn kind(&self) -> &'static str {
         match self {
             ConnectTarget::Stdio(_) => "stdio",
             ConnectTarget::Http(_) | ConnectTarget::StreamableHttp(_) => "http",
             ConnectTarget::Sse(_) => "sse",
+            ConnectTarget::PlainRpc(_) => "rpc",
             ConnectTarget::WebSocket(_) => "websocket",
             ConnectTarget::InProcess(_) | ConnectTarget::Link(_) => "builtin",
         }
@@ -262,7 +265,9 @@ impl PartialEq for ConnectTarget {
             (ConnectTarget::Http(one), ConnectTarget::Http(two))
             | (ConnectTarget::StreamableHttp(one), ConnectTarget::StreamableHttp(two))
             | (ConnectTarget::Sse(one), ConnectTarget::Sse(two))
+            | (ConnectTarget::PlainRpc(one), ConnectTarget::PlainRpc(two))
             | (ConnectTarget::WebSocket(one), ConnectTarget::WebSocket(two)) => one == two,
+            // Two servers in this process are the same only if they are one object.
             (ConnectTarget::InProcess(one), ConnectTarget::InProcess(two)) => Arc::ptr_eq(one, two),
             (ConnectTarget::Link(one), ConnectTarget::Link(two)) => Arc::ptr_eq(&one.0, &two.0),
             _ => false,
@@ -304,14 +309,13 @@ pub enum RestartPolicy {
     /// Start it again, with growing pauses.
     #[default]
     OnFailure,
-    /// Leave it until somebody asks.
+    /// Leave it down until it is started.
     Never,
 }
 
 /// When to start a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StartPolicy {
-    /// At once.
     #[default]
     Eager,
     /// With the first call.
@@ -321,7 +325,6 @@ pub enum StartPolicy {
 /// Which era to speak with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EraChoice {
-    /// Found out.
     #[default]
     Auto,
     /// The modern one, without asking.

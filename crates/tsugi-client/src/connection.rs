@@ -4,7 +4,6 @@
 //! of its server, and returns modern outcomes. Stream and HTTP wires share the table of calls in flight ([`in_flight`]),
 //! the reply ([`reply`]), the router of questions ([`question_router`]) and the parser ([`parse_response`]).
 
-pub mod backoff;
 pub(crate) mod batch;
 pub(crate) mod context;
 pub(crate) mod era_cache;

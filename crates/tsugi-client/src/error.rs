@@ -1,7 +1,7 @@
 //! Failures of wires and processes as faults.
 
 use tsugi_process::{ExitCause, ExitReport};
-use tsugi_protocol::answer::{CallStage, Fault, FaultCode, ProcessEnd, SentState};
+use tsugi_protocol::answer::{Blame, CallStage, Fault, FaultCode, ProcessEnd, SentState};
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::rpc::RpcError;
 use tsugi_transport::{TransportError, TransportErrorKind};
@@ -30,7 +30,12 @@ pub(crate) fn call_fault(error: &TransportError) -> Fault {
         TransportErrorKind::Protocol => Fault::new(FaultCode::InvalidResponse, &error.message),
         TransportErrorKind::TooLarge => Fault::new(FaultCode::InvalidResponse, &error.message),
         TransportErrorKind::Status { status, .. } => {
-            Fault::new(status_code(*status), &error.message).at(CallStage::Call)
+            let mut fault = Fault::new(status_code(*status), &error.message).at(CallStage::Call);
+            // Our own refusals of the same kind are ours; this one came from the server.
+            if matches!(status, 429 | 503) {
+                fault.blame = Blame::Upstream;
+            }
+            fault
         }
     };
     let sent = if error.may_be_sent { SentState::Unknown } else { SentState::NotSent };
@@ -58,10 +63,10 @@ fn not_started(error: &TransportError, may_pass: bool) -> Fault {
 
 /// What a status says about the effect of a call. An answer came, so the request was sent.
 ///
-/// 401, 403, 413 and 415 are refusals of whoever looks at a request before anything is done with it
+/// 401, 403, 413 and 415 are refusals before anything is done with a request
 /// ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-15.5)). 429 and 503 say so only with `Retry-After`: a server
 /// that names a time has decided not to serve now, while a plain 503 is what proxies say of a server that died at work.
-/// Everything else may come from any place, also from behind the effect: 404 and 405 as well as 500.
+/// Every other status may have been sent after the effect: 404 and 405 as well as 500.
 fn sent_for(kind: &TransportErrorKind, otherwise: SentState) -> SentState {
     match kind {
         TransportErrorKind::Status { status: 401 | 403 | 413 | 415, .. } => SentState::NotSent,
@@ -97,7 +102,7 @@ pub(crate) fn process_end(report: &ExitReport) -> ProcessEnd {
 }
 
 /// A signal alone does not say that it was the sandbox, nor what would help.
-fn end_in_words(report: &ExitReport) -> String {
+pub(crate) fn end_in_words(report: &ExitReport) -> String {
     let (what, key) = match report.cause {
         ExitCause::MemoryLimit => ("held more memory", "memory"),
         ExitCause::ProcessLimit => ("had more processes", "processes"),

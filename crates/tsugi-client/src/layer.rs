@@ -13,13 +13,13 @@ pub(crate) mod retry;
 pub(crate) mod trace;
 pub(crate) mod validate;
 
-/// Somebody who answers, and says what the answer is while it is not there yet. Layers that know it of each other share
-/// one box for each call; an [`Answer`], which does not say, needs a box of its own.
+/// Like [`Answer`], but with a named reply type, so that adjacent layers share one allocation per call. A layer
+/// implements one of the two: [`Boxed`] makes an `Answer` of the outermost typed one.
 pub(crate) trait TypedAnswer: Send + Sync {
-    /// The reply while it is on its way. Dropping it cancels the call.
+    /// A reply that is not there yet. Dropping it cancels the call.
     type Waiting: ReplySource + Unpin + 'static;
 
-    /// Asks: the outcome when it is there at once, else the reply on its way.
+    /// Makes the call: the outcome if it is there at once, else the reply to wait for.
     fn start(&self, call: Call) -> Result<Outcome, Self::Waiting>;
 }
 
@@ -31,7 +31,15 @@ impl<A: Answer + ?Sized> TypedAnswer for Arc<A> {
     }
 }
 
-/// What was asked, as a reply.
+/// A typed layer as an [`Answer`]: the one allocation of the typed layers in it.
+pub(crate) struct Boxed<A>(pub(crate) A);
+
+impl<A: TypedAnswer> Answer for Boxed<A> {
+    fn answer(&self, call: Call) -> Reply {
+        reply(self.0.start(call))
+    }
+}
+
 fn reply(asked: Result<Outcome, impl ReplySource + 'static>) -> Reply {
     match asked {
         Ok(outcome) => Reply::ready(outcome),

@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+pub mod backoff;
 pub mod batch;
 pub mod catalog;
 pub mod config;
@@ -22,8 +23,11 @@ pub mod connection;
 pub mod dialect;
 mod error;
 mod layer;
+#[cfg(test)]
+mod log_capture;
 pub mod manager;
 pub mod not_found;
+mod plain_rpc;
 mod pool;
 pub mod result;
 #[cfg(feature = "rmcp")]
@@ -35,6 +39,6 @@ mod stack;
 mod tool_table;
 
 pub use config::{ConnectTarget, EraChoice, ManagerOptions, RestartPolicy, ServerConfig, StartPolicy, ToolConfig};
-pub use manager::Manager;
+pub use manager::{Manager, ResourceContents};
 pub use result::ToolResult;
 pub use server::{Server, ServerChange, ServerEvent, ServerStatus};

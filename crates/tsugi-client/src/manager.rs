@@ -1,5 +1,6 @@
-//! Many servers together: registered and removed while calls run, found by name, called by tool.
+//! The manager: registers, finds and removes servers while calls run.
 
+mod content;
 mod reconcile;
 
 use std::collections::{HashMap, HashSet};
@@ -21,12 +22,14 @@ use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::meta::RequestMeta;
 
 use crate::batch;
+use crate::catalog::Catalog;
 use crate::config::{ManagerOptions, ServerConfig};
 use crate::dialect::Desk;
 use crate::not_found;
 use crate::result::ToolResult;
 use crate::serena::{self, Serena};
 use crate::server::{ManagerShared, Server, ServerChange, ServerEvent};
+pub use content::ResourceContents;
 pub use reconcile::{PreparedServers, ReconcileStep};
 
 /// How many changes a slow listener may be behind before it misses some.
@@ -35,7 +38,7 @@ const CHANGES: usize = 1024;
 /// For so long a new server may still turn out to have a tool of the same name as another's.
 const FIRST_MOMENTS: Duration = Duration::from_secs(5);
 
-/// How many servers are named to somebody who looked for another one.
+/// How many server names a not-found error lists.
 const NAMED: usize = 20;
 
 /// Holds servers. Cheap to clone; all servers stop when the last clone is dropped.
@@ -47,7 +50,7 @@ struct ManagerState {
     desk: Desk,
     servers: RwLock<Vec<RegisteredServer>>,
     changes: broadcast::Sender<ServerChange>,
-    /// Servers that nobody finds by name any more, but that still end.
+    /// Servers that were removed or replaced, and are still being stopped.
     leaving: TaskTracker,
 }
 
@@ -58,6 +61,7 @@ struct RegisteredServer {
 
 impl Drop for RegisteredServer {
     fn drop(&mut self) {
+        // The task first: it must not connect again while the server is being dropped.
         self.task.abort();
         self.server.let_go();
     }
@@ -68,9 +72,7 @@ impl Drop for RegisteredServer {
 pub struct ToolExecution {
     /// Which server; may be left out when only one has the tool.
     pub server: Option<String>,
-    /// Which tool.
     pub tool: String,
-    /// With what.
     pub arguments: Option<RawJson>,
 }
 
@@ -83,8 +85,8 @@ impl Manager {
         Self(Arc::new(ManagerState { shared: common, desk: Desk::default(), servers, changes, leaving }))
     }
 
-    /// Servers that are registered from now on are not started before [`let_start`](Self::let_start): whoever has
-    /// something to do first, such as to listen, does not share the machine with twenty programs that begin.
+    /// Servers that are registered from now on do not start before [`let_start`](Self::let_start). A gateway opens its
+    /// sockets first, instead of sharing the machine with twenty programs that start.
     pub fn hold_back(&self) {
         self.0.shared.may_start.send_replace(false);
     }
@@ -111,6 +113,7 @@ impl Manager {
         let held = self.spawn_server(config, None);
         let server = held.server.clone();
         servers.push(held);
+        // Subscribers may look at the list of servers, so the lock is released first.
         drop(servers);
         self.announce(&server, ServerEvent::Registered);
         Ok(server)
@@ -131,6 +134,7 @@ impl Manager {
         let held = {
             let mut servers = self.0.servers.write();
             let Some(index) = servers.iter().position(|held| held.server.name() == name) else { return false };
+            // Removed before it is stopped, so that no new call finds it.
             servers.remove(index)
         };
         self.0.leaving.track_future(held.server.stop()).await;
@@ -148,12 +152,12 @@ impl Manager {
         self.0.servers.read().iter().map(|held| held.server.clone()).collect()
     }
 
-    /// Hears of changes of all servers.
+    /// Subscribes to changes of all servers.
     pub fn changes(&self) -> broadcast::Receiver<ServerChange> {
         self.0.changes.subscribe()
     }
 
-    /// Waits until every server has connected or failed to, all at once, and gives the failures by name.
+    /// Waits until every server has connected or failed to, and returns the failures by name.
     pub async fn settled(&self, limit: Duration) -> HashMap<String, Fault> {
         let waiting = self.servers().into_iter().map(|server| async move {
             let settled = server.settled(limit).await;
@@ -162,15 +166,20 @@ impl Manager {
         futures_util::future::join_all(waiting).await.into_iter().flatten().collect()
     }
 
-    /// The server that has this tool. `server` narrows it down.
+    /// The server that has this tool. `server` narrows it down: if that server's list is known and lacks the tool, it is
+    /// not asked.
     ///
-    /// Without it, a server that has not told its tools yet is waited for: as long as it may start when no other has
-    /// such a tool, and otherwise only for the first moments of its life, to hear whether the name is one tool's alone.
+    /// Without `server`, a server whose list is not known yet is waited for: as long as it may start when no other has
+    /// such a tool, and otherwise only for the first moments of its life, to learn whether the name is unique.
     pub async fn find_tool(&self, server: Option<&str>, tool: &str) -> Result<Server, Fault> {
         if let Some(name) = server {
-            return self.server(name).ok_or_else(|| self.no_server(name));
+            let server = self.server(name).ok_or_else(|| self.no_server(name))?;
+            return match server.has_tool(tool) {
+                Some(false) => Err(not_found::tool(tool).on_server(name)),
+                Some(true) | None => Ok(server),
+            };
         }
-        let mut found = self.find_with_tool(tool).await;
+        let mut found = self.find_with(|catalog| catalog.tool(tool).is_some()).await;
         match found.len() {
             1 => Ok(found.remove(0)),
             0 => Err(not_found::tool(tool)),
@@ -189,29 +198,28 @@ impl Manager {
         not_found::server(name).with_hint(hint)
     }
 
-    /// The servers that are known to have this tool.
-    fn with_tool(&self, tool: &str) -> Vec<Server> {
-        let has = |server: &Server| server.catalog().is_some_and(|catalog| catalog.tool(tool).is_some());
-        self.servers().into_iter().filter(has).collect()
-    }
-
-    /// The servers that have this tool, as soon as no server that still starts should be waited for.
-    async fn find_with_tool(&self, tool: &str) -> Vec<Server> {
+    /// The servers whose catalog has something, as soon as no server that still starts should be waited for.
+    async fn find_with(&self, has: impl Fn(&Catalog) -> bool) -> Vec<Server> {
+        let known = || -> Vec<Server> {
+            let servers = self.servers().into_iter();
+            servers.filter(|server| server.catalog().is_some_and(|catalog| has(&catalog))).collect()
+        };
         let limit = self.0.shared.options.handshake_timeout;
         let mut starting: FuturesUnordered<_> = self.unlisted_servers().map(|server| settled(server, limit)).collect();
         loop {
-            let found = self.with_tool(tool);
+            let found = known();
             let patience = match found.is_empty() {
                 true => limit,
                 false => self.unlisted_servers().map(|server| server.newness(FIRST_MOMENTS)).max().unwrap_or_default(),
             };
+            // Zero ends the search without polling those that start: they are not woken for nothing.
             if patience.is_zero() || !matches!(timeout(patience, starting.next()).await, Ok(Some(()))) {
-                return self.with_tool(tool);
+                return known();
             }
         }
     }
 
-    /// The servers that have not told their tools.
+    /// The servers whose lists are not known.
     fn unlisted_servers(&self) -> impl Iterator<Item = Server> {
         self.servers().into_iter().filter(|server| server.catalog().is_none())
     }
@@ -257,18 +265,19 @@ impl Manager {
         }
     }
 
-    /// A call in our own name. Arguments must be an object.
+    /// A call of this client. Arguments must be an object.
     fn own_call(&self, tool: &str, arguments: Option<&RawJson>) -> Result<Call, Fault> {
         if arguments.is_some_and(|arguments| !arguments.is_object()) {
-            return Err(invalid_arguments(tool, "they are no object"));
+            return Err(invalid_arguments(tool, "they are not an object"));
         }
         let mut call = Call::tool(tool, arguments);
+        // Without this the server would not know what it may ask us for.
         call.meta = RequestMeta::of_client(self.0.shared.options.profile.clone());
         Ok(call)
     }
 
     /// Asks `check` before every call of a tool; it gives the reason when the call must not be made, and the
-    /// caller hears `CANNOT_EXECUTE`. A check stays when the server is replaced.
+    /// caller gets `CANNOT_EXECUTE`. A check stays when the server is replaced.
     pub fn set_check<F>(&self, server: &str, tool: &str, check: impl Fn(Value) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
@@ -301,10 +310,11 @@ impl Manager {
         batch::in_order(executions, self.0.shared.options.max_parallel, |execution| self.run(execution)).await
     }
 
-    /// Every tool of every server that has told its tools, by name; the first server wins a name.
+    /// Every tool of every server whose list is known, by name; the first server wins a name.
     pub fn tool_map(&self) -> Vec<(String, Server)> {
         let (mut map, mut names) = (Vec::new(), HashSet::new());
         for server in self.servers() {
+            // In the background: this call returns the list that is known now.
             server.freshen();
             let Some(catalog) = server.catalog() else { continue };
             for tool in &catalog.tools.items {
@@ -316,13 +326,15 @@ impl Manager {
         map
     }
 
-    /// Stops every server, all at once, and waits also for those that were removed or replaced before. No process is
-    /// left when this returns.
+    /// Stops all servers at once, and waits for those that were removed or replaced earlier too. No process is left
+    /// when this returns.
     pub async fn stop(&self) {
+        // Taken out before they are stopped, so that no call starts one of them again.
         let held: Vec<RegisteredServer> = std::mem::take(&mut *self.0.servers.write());
         futures_util::future::join_all(held.iter().map(|held| held.server.stop())).await;
         self.0.leaving.close();
         self.0.leaving.wait().await;
+        // The manager can be used again after a stop.
         self.0.leaving.reopen();
     }
 }
@@ -342,7 +354,7 @@ fn invalid_arguments(tool: &str, problem: &str) -> Fault {
 }
 
 async fn settled(server: Server, limit: Duration) {
-    // Why a server cannot be asked is told by its status.
+    // The server's status says why it failed.
     let _ = server.settled(limit).await;
 }
 

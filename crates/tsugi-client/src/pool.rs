@@ -1,6 +1,7 @@
 //! Several instances of one server: which of them gets a call, when a new one starts, when one rests.
 
 mod member;
+mod questions;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -19,8 +20,9 @@ use crate::config::{InstancePolicy, StartPolicy};
 use crate::connection::era_cache::{EraCache, KnownEra};
 use crate::server::{Instance, InstanceRole, ManagerShared};
 use member::{InstanceLease, PoolMember};
+use questions::QuestionOwners;
 
-/// The instances of a server. The first one is there always: it tells what the server offers.
+/// The instances of a server. The first one always exists: it provides the catalog.
 pub(crate) struct InstancePool {
     first: Arc<PoolMember>,
     common: Arc<ManagerShared>,
@@ -28,9 +30,9 @@ pub(crate) struct InstancePool {
     more: Mutex<Vec<PoolSlot>>,
     numbers: AtomicU64,
     /// Which instance asked a question, by the state that comes back with the answer.
-    asked: moka::sync::Cache<String, u64>,
+    asked: Arc<QuestionOwners>,
     leaving: TaskTracker,
-    /// Sessions end wherever their clients are let go of.
+    /// A session may end on a thread without a runtime.
     runtime: Handle,
     own: Weak<InstancePool>,
     janitor: Option<AbortHandle>,
@@ -39,7 +41,7 @@ pub(crate) struct InstancePool {
 /// An instance besides the first.
 struct PoolSlot {
     owner: Option<InstanceOwner>,
-    instance: Arc<PoolMember>,
+    member: Arc<PoolMember>,
 }
 
 /// Whose an instance is, and on which terms it was opened: those of its caller.
@@ -65,20 +67,21 @@ impl InstanceOwner {
 
 impl InstancePool {
     /// For a server that has more than one instance or rests when it is idle; `None` for others.
-    pub(crate) fn of(inner: &Arc<Instance>, common: &Arc<ManagerShared>) -> Option<Arc<Self>> {
-        let (kind, idle) = (inner.config.instances, inner.config.idle_timeout);
+    pub(crate) fn of(instance: &Arc<Instance>, common: &Arc<ManagerShared>) -> Option<Arc<Self>> {
+        let (kind, idle) = (instance.config.instances, instance.config.idle_timeout);
+        // One instance that never rests needs no pool around it.
         if kind == InstancePolicy::Shared && idle.is_none() {
             return None;
         }
-        let first = PoolMember::first(inner.clone());
-        let asked = moka::sync::Cache::builder().max_capacity(10_000).time_to_live(inner.options.input_lifetime);
+        let first = PoolMember::first(instance.clone());
+        let asked = Arc::new(QuestionOwners::new(instance.options.input_lifetime));
         Some(Arc::new_cyclic(|pool: &Weak<InstancePool>| Self {
             first,
             common: common.clone(),
             kind,
             more: Mutex::default(),
             numbers: AtomicU64::new(1),
-            asked: asked.build(),
+            asked,
             leaving: TaskTracker::new(),
             runtime: Handle::current(),
             own: pool.clone(),
@@ -89,7 +92,7 @@ impl InstancePool {
     /// How many run, and how many calls they have.
     pub(crate) fn load(&self) -> (usize, usize) {
         let more = self.more.lock();
-        let all = more.iter().map(|slot| &slot.instance).chain([&self.first]);
+        let all = more.iter().map(|slot| &slot.member).chain([&self.first]);
         all.fold((0, 0), |(running, calls), instance| {
             (running + usize::from(instance.is_running()), calls + instance.calls())
         })
@@ -98,7 +101,7 @@ impl InstancePool {
     /// Stops all instances but the first and waits until they are gone.
     pub(crate) async fn stop(&self) {
         let slots = std::mem::take(&mut *self.more.lock());
-        futures_util::future::join_all(slots.iter().map(|slot| slot.instance.stop())).await;
+        futures_util::future::join_all(slots.iter().map(|slot| slot.member.stop())).await;
         self.leaving.close();
         self.leaving.wait().await;
         self.leaving.reopen();
@@ -108,14 +111,14 @@ impl InstancePool {
     pub(crate) fn let_go(&self) {
         let slots = std::mem::take(&mut *self.more.lock());
         for slot in slots {
-            slot.instance.inner().let_go();
+            slot.member.instance().let_go();
         }
     }
 
     fn pick(&self, call: &Call) -> Result<InstanceLease, Fault> {
         match self.kind {
-            // No instance is started for a server that is no more; the first one says so.
-            _ if self.first.inner().is_let_go() => Ok(self.first.lease()),
+            // No instance is started for a removed server; the first one returns the error.
+            _ if self.first.instance().is_let_go() => Ok(self.first.lease()),
             InstancePolicy::Shared => Ok(self.first.lease()),
             InstancePolicy::PerSession if !call.caller.has_identity() => Err(self.nobodys()),
             InstancePolicy::PerSession => self.of_session(InstanceOwner::of(call), self.asker(call)),
@@ -123,30 +126,31 @@ impl InstancePool {
         }
     }
 
-    /// The instance of this caller in this session, and of nobody else.
+    /// The instance of this caller in this session.
     fn of_session(&self, owner: InstanceOwner, asker: Option<u64>) -> Result<InstanceLease, Fault> {
         let mut more = self.more.lock();
-        // An answer goes to the one that asked, also when its caller has learned something meanwhile.
+        // An answer goes to the instance that asked, even when its caller declares other capabilities by now.
         let is_its = |slot: &&PoolSlot| match (&slot.owner, asker) {
-            (Some(other), Some(number)) => other.caller == owner.caller && slot.instance.number() == number,
+            (Some(other), Some(number)) => other.caller == owner.caller && slot.member.number() == number,
             (other, _) => other.as_ref() == Some(&owner),
         };
         if let Some(slot) = more.iter().find(is_its) {
-            return Ok(slot.instance.lease());
+            return Ok(slot.member.lease());
         }
         // The first instance has a connection too.
-        let most = self.first.inner().config.max_connections.saturating_sub(1).max(1);
+        let most = self.first.instance().config.max_connections.saturating_sub(1).max(1);
         if more.len() >= most {
-            let unused = more.iter().enumerate().filter(|(_, slot)| slot.instance.is_unused());
-            let Some((index, _)) = unused.min_by_key(|(_, slot)| slot.instance.last_used()) else {
+            let unused = more.iter().enumerate().filter(|(_, slot)| slot.member.is_unused());
+            let Some((index, _)) = unused.min_by_key(|(_, slot)| slot.member.last_used()) else {
                 return Err(self.full(most));
             };
             let slot = more.swap_remove(index);
-            self.retire(slot.instance);
+            self.retire(slot.member);
         }
-        let instance = self.start(Some(&owner));
-        let (lease, caller) = (instance.lease(), owner.caller.clone());
-        more.push(PoolSlot { owner: Some(owner), instance });
+        let member = self.start(Some(&owner));
+        let (lease, caller) = (member.lease(), owner.caller.clone());
+        more.push(PoolSlot { owner: Some(owner), member });
+        // A session that has ended already calls back at once, which needs the lock.
         drop(more);
         let keeper: Weak<dyn SessionObserver> = self.own.clone();
         caller.when_session_ends(keeper);
@@ -156,7 +160,7 @@ impl InstancePool {
     /// One process for all who have no name would mix what belongs to each of them.
     fn nobodys(&self) -> Fault {
         let message = "each caller has an instance of this server of its own, and this call does not say whose it is";
-        let fault = Fault::new(FaultCode::PermissionDenied, message).on_server(&self.first.inner().config.name);
+        let fault = Fault::new(FaultCode::PermissionDenied, message).on_server(&self.first.instance().config.name);
         fault.with_hint("call with a key (`tsugi key add`), or in a session: `initialize`, a WebSocket or stdio")
     }
 
@@ -167,7 +171,7 @@ impl InstancePool {
 
     fn full(&self, most: usize) -> Fault {
         let message = format!("all {most} connections for sessions are in use");
-        let mut fault = Fault::new(FaultCode::Overloaded, message).on_server(&self.first.inner().config.name);
+        let mut fault = Fault::new(FaultCode::Overloaded, message).on_server(&self.first.instance().config.name);
         fault.retry_after_ms = Some(1000);
         fault.with_hint("raise `maxConnections`")
     }
@@ -177,24 +181,25 @@ impl InstancePool {
     fn least_busy(&self, call: &Call, most: usize) -> InstanceLease {
         let mut more = self.more.lock();
         if let Some(number) = self.asker(call) {
-            let asked = more.iter().map(|slot| &slot.instance).find(|instance| instance.number() == number);
+            let asked = more.iter().map(|slot| &slot.member).find(|instance| instance.number() == number);
             return asked.unwrap_or(&self.first).lease();
         }
-        let all = more.iter().map(|slot| &slot.instance).chain([&self.first]);
+        let all = more.iter().map(|slot| &slot.member).chain([&self.first]);
         let least = all.min_by_key(|instance| (instance.calls(), instance.number())).unwrap_or(&self.first);
+        // The first instance is not in `more`, but counts.
         if least.calls() == 0 || more.len() + 1 >= most {
             return least.lease();
         }
-        let instance = self.start(None);
-        let lease = instance.lease();
-        more.push(PoolSlot { owner: None, instance });
+        let member = self.start(None);
+        let lease = member.lease();
+        more.push(PoolSlot { owner: None, member });
         lease
     }
 
     /// A new instance. One that has an owner hears of what its owner can be asked for, and in its owner's era if it
     /// speaks that.
     fn start(&self, owner: Option<&InstanceOwner>) -> Arc<PoolMember> {
-        let first = self.first.inner();
+        let first = self.first.instance();
         let mut config = first.config.clone();
         config.start = StartPolicy::Lazy;
         let mut common =
@@ -205,8 +210,8 @@ impl InstancePool {
             common.memory = Arc::new(EraCache::open(None));
             common.memory.set(&config.target, KnownEra { era: Era::Legacy, framing });
         }
-        let (inner, task) = Instance::spawn(config, &common, None, first.layers.clone(), InstanceRole::Replica);
-        PoolMember::further(inner, task, self.numbers.fetch_add(1, Relaxed))
+        let (instance, task) = Instance::spawn(config, &common, None, first.layers.clone(), InstanceRole::Replica);
+        PoolMember::further(instance, task, self.numbers.fetch_add(1, Relaxed))
     }
 
     /// The instance on the terms of this call's caller, if there is one and its server was promised to hear when the
@@ -214,13 +219,13 @@ impl InstancePool {
     pub(crate) fn promised_roots(&self, call: &Call) -> Option<Arc<Instance>> {
         let owner = InstanceOwner::of(call);
         let is_its = |slot: &&PoolSlot| owner.announces_roots && slot.owner.as_ref() == Some(&owner);
-        let inner = self.more.lock().iter().find(is_its).map(|slot| slot.instance.inner().clone());
-        inner.filter(|inner| inner.era() == Some(Era::Legacy))
+        let instance = self.more.lock().iter().find(is_its).map(|slot| slot.member.instance().clone());
+        instance.filter(|instance| instance.era() == Some(Era::Legacy))
     }
 
     /// Lets an instance go in the background.
     fn retire(&self, instance: Arc<PoolMember>) {
-        tracing::info!(server = %self.first.inner().config.name, "an instance that nobody uses is stopped");
+        tracing::info!(server = %self.first.instance().config.name, "an instance that nobody uses is stopped");
         self.leaving.spawn_on(async move { instance.stop().await }, &self.runtime);
     }
 
@@ -228,16 +233,16 @@ impl InstancePool {
     fn retire_all(&self, is_over: impl Fn(&PoolSlot) -> bool) {
         let gone: Vec<PoolSlot> = self.more.lock().extract_if(.., |slot| is_over(slot)).collect();
         for slot in gone {
-            self.retire(slot.instance);
+            self.retire(slot.member);
         }
     }
 
     /// Stops what was not used for so long.
     fn rest(&self, idle: Duration) {
         let is_idle = |instance: &PoolMember| instance.is_unused() && instance.last_used().elapsed() >= idle;
-        self.retire_all(|slot| is_idle(&slot.instance));
+        self.retire_all(|slot| is_idle(&slot.member));
         if is_idle(&self.first) && self.first.is_running() {
-            self.first.inner().rest();
+            self.first.instance().rest();
         }
     }
 }
@@ -264,7 +269,7 @@ impl Drop for InstancePool {
 }
 
 impl SessionObserver for InstancePool {
-    /// A session's instance ends with it, whatever it is doing: nobody hears of that any more.
+    /// A session's instance ends with it, even with calls in flight: their caller is gone.
     fn session_ended(&self, caller: &Caller) {
         self.retire_all(|slot| slot.owner.as_ref().is_some_and(|owner| owner.caller == *caller));
     }

@@ -18,7 +18,6 @@ pub struct ToolResult {
     /// What it gave: structured content, else the text read as JSON, else the text, else the content blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
-    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
     /// Facts about the call.
@@ -37,9 +36,7 @@ pub struct ToolResult {
 pub struct ToolError {
     /// A stable word, such as `TIMEOUT`.
     pub code: String,
-    /// In words.
     pub message: String,
-    /// Further facts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
     /// Whether trying again could help.
@@ -53,15 +50,12 @@ pub struct ToolError {
 pub struct ResultMetadata {
     /// How long it took, in milliseconds.
     pub execution_time: f64,
-    /// Which server answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Which tool.
     pub tool: String,
 }
 
 impl ToolResult {
-    /// Reads an outcome.
     pub fn new(tool: &str, server: Option<&str>, outcome: Outcome, took: Duration) -> Self {
         let metadata = ResultMetadata {
             execution_time: took.as_secs_f64() * 1000.0,
@@ -123,18 +117,21 @@ impl ToolError {
         }
     }
 
-    /// The library's word for a server's own error.
     fn of_rpc(error: &RpcError) -> Self {
-        let code = match error.code() {
-            code::PARSE_ERROR => FaultCode::InvalidResponse,
-            code::INVALID_REQUEST => FaultCode::InvalidRequest,
-            code::METHOD_NOT_FOUND => FaultCode::MethodNotFound,
-            code::INVALID_PARAMS => FaultCode::InvalidParams,
-            code::RESOURCE_NOT_FOUND => FaultCode::ResourceNotFound,
-            _ => FaultCode::ExecutionFailed,
-        };
-        let details = Some(error.details());
+        let (code, details) = (code_of_rpc(error), Some(error.details()));
         Self { code: code.as_str().to_owned(), message: error.message(), details, retryable: false }
+    }
+}
+
+/// The code that a result shows for a server's own error.
+pub(crate) fn code_of_rpc(error: &RpcError) -> FaultCode {
+    match error.code() {
+        code::PARSE_ERROR => FaultCode::InvalidResponse,
+        code::INVALID_REQUEST => FaultCode::InvalidRequest,
+        code::METHOD_NOT_FOUND => FaultCode::MethodNotFound,
+        code::INVALID_PARAMS => FaultCode::InvalidParams,
+        code::RESOURCE_NOT_FOUND => FaultCode::ResourceNotFound,
+        _ => FaultCode::ExecutionFailed,
     }
 }
 

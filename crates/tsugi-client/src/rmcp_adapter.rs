@@ -18,7 +18,7 @@ use crate::config::{ConnectTarget, LinkSource};
 /// How many messages may wait in each direction.
 const QUEUE: usize = 256;
 
-/// A target that runs a handler. `make` is asked for one at every connection, so that a restart begins anew.
+/// A target that runs a handler. `make` is called for every connection, so that a restart begins with a fresh one.
 pub fn target<H: ServerHandler>(make: impl Fn() -> H + Send + Sync + 'static) -> ConnectTarget {
     ConnectTarget::Link(LinkSource::new(move || connect(make())))
 }

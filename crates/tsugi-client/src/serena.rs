@@ -44,7 +44,6 @@ impl Serena {
         Ok(Self { server })
     }
 
-    /// Symbols by name.
     pub async fn find_symbol(&self, wanted: FindSymbol) -> Result<Vec<CodeSymbol>, Fault> {
         self.ask("find_symbol", wanted.to_arguments()).await
     }

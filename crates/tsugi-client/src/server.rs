@@ -1,9 +1,10 @@
-//! One configured server: its connection, its catalog, and the task that keeps both alive.
+//! One configured server: the handle that callers hold, and the instance with its connection, catalog and task.
 
 mod caller_sessions;
 mod connect;
 mod connection_limit;
 mod forward;
+mod lifecycle;
 mod listen;
 mod process_log;
 mod refresh;
@@ -15,7 +16,7 @@ mod task;
 mod watch_table;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -28,6 +29,7 @@ use tsugi_protocol::answer::{Answer, Fault};
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Era, ServerIdentity};
 
+use crate::backoff::RetryPlan;
 use crate::catalog::manifest::ManifestStore;
 use crate::catalog::{Catalog, ListSelection, OmittedEntry};
 use crate::config::{ManagerOptions, ServerConfig};
@@ -40,24 +42,27 @@ use crate::connection::state::ConnectionState;
 pub use crate::layer::cache::CacheCounts;
 use crate::layer::deadline::DeadlineLimits;
 use crate::layer::limit::ConcurrencyGate;
+use crate::layer::validate::ListSource;
 use crate::pool::InstancePool;
 use crate::stack::{self, LayerState};
-use crate::tool_table::KnownTool;
+use crate::tool_table::{CHECKING, KnownTool};
 use caller_sessions::CallerSessions;
 pub(crate) use connection_limit::ConnectionLimit;
 use connection_limit::{ConnectionUsage, UsageGuard};
 use forward::{InstanceAnswer, LiveConnection};
+pub(crate) use lifecycle::LIFECYCLE;
+use lifecycle::ReportedTrouble;
 use status::StatusCell;
 pub use status::{ServerChange, ServerEvent, ServerStatus};
 use watch_table::WatchTable;
 
-/// How many changes a slow listener may be behind before it misses some.
+/// How many changes a slow subscriber may be behind before it misses some.
 const CHANGES: usize = 1024;
 
-/// How long to wait before a task that has too much to do is asked again.
+/// How long to wait before asking a task again whose queue is full.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A handle to a server. Cheap to clone; the server stops when its manager lets it go.
+/// A handle to a server. Cheap to clone; the server stops when its manager removes it.
 #[derive(Clone)]
 pub struct Server {
     instance: Arc<Instance>,
@@ -90,7 +95,7 @@ impl ManagerShared {
         Self { options: Arc::new(options), memory, manifests, global_gate: gate, may_start, connection_limit: seats }
     }
 
-    /// The same, but servers hear that the client can do this.
+    /// The same, with these capabilities declared to servers.
     pub(crate) fn declaring(&self, capabilities: ClientCapabilities) -> Self {
         let own = &self.options.profile;
         let profile = ClientProfile { capabilities, ..(**own).clone() };
@@ -101,11 +106,11 @@ impl ManagerShared {
 
 /// What an instance is to its server.
 pub(crate) enum InstanceRole {
-    /// The one that tells what the server offers, and of what is watched.
+    /// The one that provides the catalog and the notifications about watched resources.
     Primary(WatchTable),
     /// Another process or session like it.
     Replica,
-    /// A session on the terms of some callers. What it hears of changes is told to the first.
+    /// A session with the capabilities of some callers. It passes notifications on to the primary.
     CallerSession(Arc<NoticeInbox>),
 }
 
@@ -119,9 +124,9 @@ pub(crate) struct Instance {
     context: Arc<ConnectionContext>,
     memory: Arc<EraCache>,
     live: ArcSwapOption<LiveConnection>,
-    /// The newest process, also before the handshake and after its end. It does not keep the process alive.
+    /// The newest process, even before the handshake and after its end. It does not keep the process alive.
     process: ArcSwapOption<ProcessRecord>,
-    /// What those before it said.
+    /// The last output of the processes before it.
     past_output: process_log::PastOutput,
     catalog: ArcSwapOption<Catalog>,
     /// What it offered the last time, until it is known what it offers now.
@@ -133,14 +138,18 @@ pub(crate) struct Instance {
     changes: broadcast::Sender<ServerChange>,
     /// Set when the last way of opening a connection failed and another one is to be tried.
     tries_second_way: AtomicBool,
-    /// Set when the manager has let the server go: it will never be connected again.
+    /// Set when the manager has removed the server: it is never connected again.
     is_removed: AtomicBool,
-    /// What the layers know; shared by all instances of the server.
+    /// The state of the layers, shared by all instances of the server.
     pub(crate) layers: Arc<LayerState>,
-    /// It is stopped, or being stopped, because it was idle: whoever calls it waits until it can start again.
+    /// It is stopped, or being stopped, because it was idle: a call waits until it can start again.
     is_resting: AtomicBool,
-    /// There was an attempt to connect it.
-    was_started: AtomicBool,
+    /// How many attempts to connect there were. A call that asks for one says how many it knew of.
+    attempts: AtomicU64,
+    /// From when on a call may bring the next attempt forward; `None` while calls must not.
+    wake_at: Mutex<Option<Instant>>,
+    /// How much of the present trouble the log has reported.
+    reported: Mutex<ReportedTrouble>,
     /// Its use of the manager's connections, where they are limited.
     usage: Option<ConnectionUsage>,
 }
@@ -154,9 +163,11 @@ pub(crate) struct ProcessRecord {
 
 /// What others ask of the task.
 enum InstanceCommand {
-    /// Connect, if not connected.
+    /// An operator's start: connect now, if not connected, and forget earlier failures.
     Start,
-    /// Stop, unless somebody uses it by now.
+    /// A call's start: connect, unless there was an attempt since the call saw this many.
+    Wake(u64),
+    /// Stop, unless it is in use by now.
     Rest,
     /// Stop, and tell when done.
     Stop(oneshot::Sender<()>),
@@ -173,34 +184,37 @@ enum InstanceCommand {
 impl Server {
     /// Makes the handle and starts the task that owns everything.
     ///
-    /// Where it is to take the place of another, what is watched there is watched here: whoever listens goes on hearing.
+    /// A server that replaces another takes over its watched resources, so that subscribers notice nothing.
     pub(crate) fn spawn(
         config: ServerConfig,
         common: &Arc<ManagerShared>,
         changes: Option<broadcast::Sender<ServerChange>>,
         before: Option<&Self>,
     ) -> (Self, AbortHandle) {
-        let parts = Arc::new(LayerState::of(&config));
-        let place = InstanceRole::Primary(before.map(|before| before.instance.watches.clone()).unwrap_or_default());
-        let (inner, task) = Instance::spawn(config, common, changes, parts, place);
-        inner.remembered.store(common.manifests.load(&inner.config.name, &inner.config.target).map(Arc::new));
-        let pool = InstancePool::of(&inner, common);
+        let layers = Arc::new(LayerState::of(&config));
+        // Watches move to the new server, so that subscriptions survive a change of its settings.
+        let role = InstanceRole::Primary(before.map(|before| before.instance.watches.clone()).unwrap_or_default());
+        let (instance, task) = Instance::spawn(config, common, changes, layers, role);
+        instance.remembered.store(common.manifests.load(&instance.config.name, &instance.config.target).map(Arc::new));
+        let pool = InstancePool::of(&instance, common);
+        // From the inside out: instance or pool, caller sessions, then the layers.
         let bottom: Arc<dyn Answer> = match &pool {
             Some(pool) => pool.clone(),
-            None => Arc::new(InstanceAnswer(inner.clone())),
+            None => Arc::new(InstanceAnswer(instance.clone())),
         };
-        let sessions = CallerSessions::of(&inner, &bottom, common);
+        let sessions = CallerSessions::of(&instance, &bottom, common);
         let bottom = sessions.clone().map_or(bottom, |sessions| Arc::new(sessions));
-        let stack = stack::build(bottom, &inner.config, &inner.options, &inner.layers, common.global_gate.as_ref());
-        (Self { instance: inner, stack, pool, caller_sessions: sessions }, task)
+        let list = list_source(&instance);
+        let layers = &instance.layers;
+        let stack =
+            stack::build(bottom, &instance.config, &instance.options, layers, common.global_gate.as_ref(), Some(list));
+        (Self { instance, stack, pool, caller_sessions: sessions }, task)
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         &self.instance.config.name
     }
 
-    /// The settings.
     pub fn config(&self) -> &ServerConfig {
         &self.instance.config
     }
@@ -215,13 +229,13 @@ impl Server {
         self.instance.layers.tools.get(name)
     }
 
-    /// Tools that cannot be called or checked as they should, and why: those that were left out of the list, and those
-    /// whose schemas turned out to be unusable when they were first needed.
+    /// Tools that cannot be called or checked fully, and why: those that were left out of the list, and those whose
+    /// schemas turned out to be unusable when they were first needed.
     pub fn unusable_tools(&self) -> Vec<OmittedEntry> {
         self.instance.layers.tools.unusable()
     }
 
-    /// How it stands.
+    /// Its state, with the counts of calls and instances.
     pub fn status(&self) -> ServerStatus {
         let mut status = self.instance.status.get();
         if let Some(live) = self.instance.live.load_full() {
@@ -230,6 +244,7 @@ impl Server {
             status.identity = Some(identity);
             status.in_flight = live.connection.in_flight();
         }
+        // The record outlives its process, and a pid of a dead process must not be shown.
         if let Some(newest) = self.instance.process.load_full().filter(|_| has_process(status.state)) {
             status.pid = Some(newest.pid);
             status.tier = Some(newest.tier);
@@ -245,33 +260,22 @@ impl Server {
         status
     }
 
-    /// What it offers, as far as is known: also of a server that is down at the moment, or was not started yet but
-    /// was connected before.
+    /// What it offers, as far as is known: even of a server that is down, or that was not started yet but was connected
+    /// in an earlier run.
     pub fn catalog(&self) -> Option<Arc<Catalog>> {
         self.instance.catalog.load_full().or_else(|| self.instance.remembered.load_full())
     }
 
+    /// Whether it has a tool; `None` while its list is not known. A list remembered from an earlier run does not count,
+    /// nor one that could not be fetched.
+    pub(crate) fn has_tool(&self, tool: &str) -> Option<bool> {
+        let catalog = self.instance.catalog.load_full().filter(|catalog| catalog.tools.fault.is_none())?;
+        Some(catalog.has_tool(tool))
+    }
+
     /// What it offers, once it is connected. Starts it when it is not running.
     pub async fn ready(&self, limit: Duration) -> Result<Arc<Catalog>, Fault> {
-        let _user = UsageGuard::of(&self.instance);
-        let waiting = async {
-            loop {
-                let change = self.instance.status.changed();
-                if let Some(fault) = self.instance.gone() {
-                    return Err(fault);
-                }
-                if let Some(catalog) = self.instance.catalog.load_full()
-                    && self.instance.live.load().is_some()
-                {
-                    return Ok(catalog);
-                }
-                self.instance.want_until(change).await;
-            }
-        };
-        match tokio::time::timeout(limit, waiting).await {
-            Ok(ready) => ready,
-            Err(_) => Err(self.instance.late()),
-        }
+        self.instance.ready(limit).await
     }
 
     /// What it offers, once it is connected, or why the last attempt to connect it failed. Unlike [`ready`](Self::ready)
@@ -288,17 +292,19 @@ impl Server {
             }
         };
         tokio::select! {
+            // `ready` would wait for further attempts; the other branch ends with the first failure.
             ready = self.ready(limit) => ready,
             fault = failed => Err(fault),
         }
     }
 
-    /// Finds out what it offers, when nobody knows: starts it, and lets it rest unless somebody uses it by then.
+    /// Returns what it offers. If that is not known, it is started, and stopped again unless it is in use by then.
     pub async fn introduce(&self, limit: Duration) -> Result<Arc<Catalog>, Fault> {
         if let Some(known) = self.catalog() {
             return Ok(known);
         }
         let catalog = self.settled(limit).await?;
+        // It was started only for its list.
         self.instance.rest();
         Ok(catalog)
     }
@@ -315,14 +321,15 @@ impl Server {
         self.instance.order(InstanceCommand::Start);
     }
 
-    /// Stops it; it stays stopped until somebody starts it or calls it.
+    /// Stops it; it stays stopped until it is started or called.
     pub async fn stop(&self) {
         self.stop_others().await;
         self.instance.stop().await;
     }
 
-    /// Stops it, and holds it stopped: calls fail until somebody starts or restarts it.
+    /// Stops it and keeps it stopped: calls fail until it is started or restarted.
     pub async fn hold(&self) {
+        // Before the stop: a call that comes in between must not start it again.
         self.instance.layers.is_held.store(true, Ordering::Relaxed);
         self.stop().await;
     }
@@ -337,7 +344,7 @@ impl Server {
         }
     }
 
-    /// The manager has let it go: its processes end, and so does whoever waits for them.
+    /// The manager has removed it: its processes end, and calls that wait for them fail.
     pub(crate) fn let_go(&self) {
         self.instance.let_go();
         if let Some(pool) = &self.pool {
@@ -352,6 +359,7 @@ impl Server {
     pub async fn restart(&self) {
         self.stop_others().await;
         if let Some(breaker) = &self.instance.layers.breaker {
+            // An operator who restarts a server expects calls to reach it at once.
             breaker.reset();
         }
         self.instance.layers.is_held.store(false, Ordering::Relaxed);
@@ -364,8 +372,8 @@ impl Server {
         self.instance.order(InstanceCommand::Refresh);
     }
 
-    /// Somebody looks at what it offers: lists that are stale by its own word are fetched again, beside the work. Whoever
-    /// listens hears of it when they read differently then.
+    /// Fetches lists again in the background that are stale by the server's own freshness. Subscribers are notified if
+    /// they have changed.
     pub fn freshen(&self) {
         let catalog = self.instance.catalog.load();
         let is_stale = |catalog: &Arc<Catalog>| catalog.stale(Instant::now()) != ListSelection::default();
@@ -384,7 +392,7 @@ impl Server {
         self.instance.process.load_full().map(|newest| newest.stderr.subscribe())
     }
 
-    /// The first lines on its standard output that were no messages, secrets masked.
+    /// The first lines on its standard output that were not messages, secrets masked.
     pub fn noise(&self) -> Vec<String> {
         let redact = &self.instance.config.job.0.redact;
         self.instance.context.noise.lines().iter().map(|line| redact.mask(line)).collect()
@@ -401,12 +409,12 @@ impl Server {
             .unwrap_or_default()
     }
 
-    /// What of its sandbox truly holds, when it is connected to a process of ours.
+    /// Which restrictions of its sandbox the kernel enforces, when it is connected to a process of ours.
     pub fn sandbox_report(&self) -> Option<SandboxReport> {
         self.instance.live.load_full()?.connection.job().map(|job| job.sandbox_report().clone())
     }
 
-    /// Hears of changes.
+    /// Subscribes to its changes.
     pub fn changes(&self) -> broadcast::Receiver<ServerChange> {
         self.instance.changes.subscribe()
     }
@@ -418,12 +426,13 @@ impl Instance {
         config: ServerConfig,
         common: &ManagerShared,
         changes: Option<broadcast::Sender<ServerChange>>,
-        parts: Arc<LayerState>,
-        place: InstanceRole,
+        layers: Arc<LayerState>,
+        role: InstanceRole,
     ) -> (Arc<Self>, AbortHandle) {
         let (orders, inbox) = mpsc::channel(64);
+        // A caller session's notifications go to the primary, which owns the catalog and the cache.
         let told = Arc::<NoticeInbox>::default();
-        let (notices, watches) = match &place {
+        let (notices, watches) = match &role {
             InstanceRole::CallerSession(first) => (first.clone(), WatchTable::default()),
             InstanceRole::Primary(watches) => (told.clone(), watches.clone()),
             InstanceRole::Replica => (told.clone(), WatchTable::default()),
@@ -440,11 +449,12 @@ impl Instance {
             roots: Mutex::default(),
         };
         let changes = changes.unwrap_or_else(|| broadcast::channel(CHANGES).0);
+        // The transport is what the target says until a fallback proves otherwise.
         let status = StatusCell::new(name, config.target.kind(), changes.clone());
         let usage = ConnectionUsage::of(&config.target, common.connection_limit.as_ref());
-        let inner = Arc::new(Instance {
+        let instance = Arc::new(Instance {
             config,
-            role: place,
+            role,
             since: Instant::now(),
             options,
             context: Arc::new(context),
@@ -461,18 +471,45 @@ impl Instance {
             changes,
             tries_second_way: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
-            layers: parts,
+            layers,
             is_resting: AtomicBool::new(false),
-            was_started: AtomicBool::new(false),
+            attempts: AtomicU64::new(0),
+            wake_at: Mutex::default(),
+            reported: Mutex::default(),
             usage,
         });
-        let running = task::run(inner.clone(), common.may_start.subscribe(), inbox, told);
+        let running = task::run(instance.clone(), common.may_start.subscribe(), inbox, told);
         let task = tokio::spawn(running).abort_handle();
-        (inner, task)
+        (instance, task)
     }
 
-    /// Tells the server that the roots of its only caller are these now. It gets them when it asks, also later.
+    /// What the server offers, once it is connected and its lists are fetched.
+    async fn ready(self: &Arc<Self>, limit: Duration) -> Result<Arc<Catalog>, Fault> {
+        let _user = UsageGuard::of(self);
+        let seen = self.attempts();
+        let waiting = async {
+            loop {
+                let change = self.status.changed();
+                if let Some(fault) = self.unavailable(seen) {
+                    return Err(fault);
+                }
+                if let Some(catalog) = self.catalog.load_full()
+                    && self.live.load().is_some()
+                {
+                    return Ok(catalog);
+                }
+                self.want_until(change, seen).await;
+            }
+        };
+        match tokio::time::timeout(limit, waiting).await {
+            Ok(ready) => ready,
+            Err(_) => Err(self.late()),
+        }
+    }
+
+    /// Notifies the server that the roots of its only caller have changed. It gets these whenever it asks.
     pub(crate) fn tell_roots(&self, roots: RawJson) {
+        // Stored first: the server may ask for them as soon as it is notified.
         *self.context.roots.lock() = Some(roots);
         if let Some(live) = &*self.live.load() {
             live.connection.roots_changed();
@@ -484,7 +521,7 @@ impl Instance {
         self.live.load().is_some()
     }
 
-    /// Whether somebody waits to hear of something, or for a call that waits for input.
+    /// Whether a resource is watched or a call waits for input.
     pub(crate) fn is_watched(&self) -> bool {
         !self.watches.uris().is_empty() || self.context.parked.len() > 0
     }
@@ -493,6 +530,7 @@ impl Instance {
     fn known_identity(&self) -> Option<Arc<ServerIdentity>> {
         match &*self.live.load() {
             Some(live) => Some(live.connection.identity()),
+            // A resting server has not changed its era; one that failed may come back as another version.
             None if self.is_resting.load(Ordering::Relaxed) => Some(self.catalog.load().as_ref()?.identity.clone()),
             None => None,
         }
@@ -513,8 +551,7 @@ impl Instance {
         self.commands.try_send(InstanceCommand::Rest).is_ok()
     }
 
-    /// Whether a connection that is to rest still may. A call that came meanwhile keeps it: while such a call ended,
-    /// nobody else could have made one.
+    /// Whether a connection that was to be closed as idle still may be: not if a call has come since.
     fn begin_rest(&self, connection: &ServerConnection) -> bool {
         let may_rest = connection.in_flight() == 0 && !self.is_watched();
         if !may_rest && let Some(usage) = &self.usage {
@@ -530,30 +567,55 @@ impl Instance {
         self.order_and_wait(InstanceCommand::Stop).await;
     }
 
-    /// Asks the task to connect, and waits for a change. Where the task has too much to do to be asked, it is asked
-    /// again: what fills its queue may be anything.
-    async fn want_until(&self, change: impl Future<Output = ()>) {
-        let is_wanted = matches!(self.status.state(), ConnectionState::Disconnected);
-        match is_wanted && self.commands.try_send(InstanceCommand::Start).is_err() {
+    /// Asks the task to connect where a call may, and waits for a change. `seen` is how many attempts there were when
+    /// the call arrived. When the task's queue is full, it asks again.
+    async fn want_until(&self, change: impl Future<Output = ()>, seen: u64) {
+        let wake = match self.status.state() {
+            ConnectionState::Disconnected => Some(InstanceCommand::Wake(self.attempts())),
+            ConnectionState::Failed | ConnectionState::Reconnecting if self.may_wake(seen) => {
+                Some(InstanceCommand::Wake(seen))
+            }
+            _ => None,
+        };
+        match wake.is_some_and(|wake| self.commands.try_send(wake).is_err()) {
             true => tokio::time::sleep(ASK_AGAIN).await,
             false => change.await,
         }
     }
 
+    fn attempts(&self) -> u64 {
+        self.attempts.load(Ordering::Acquire)
+    }
+
+    /// Whether a call that saw so many attempts may cause another: not when one failed while it waited, and not sooner
+    /// after a failure than the backoff allows. Otherwise a busy caller would start a broken server all the time.
+    fn may_wake(&self, seen: u64) -> bool {
+        let is_due = self.wake_at.lock().is_some_and(|wake_at| Instant::now() >= wake_at);
+        is_due && self.attempts() == seen
+    }
+
+    /// Sets from when on calls may wake it after a failure.
+    fn set_wake_window(&self, plan: Option<&RetryPlan>) {
+        *self.wake_at.lock() = plan.map(|plan| Instant::now() + plan.wake_after);
+    }
+
     fn order(&self, order: InstanceCommand) {
+        // A full queue means that the task is busy with the same; nothing is lost that a later call would not repeat.
         let _ = self.commands.try_send(order);
     }
 
     async fn order_and_wait(&self, order: fn(oneshot::Sender<()>) -> InstanceCommand) {
         let (done, wait) = oneshot::channel();
+        // A task that is gone has nothing left to stop.
         if self.commands.send(order(done)).await.is_ok() {
             let _ = wait.await;
         }
     }
 
-    /// The manager has let it go: the connection ends, and so does whoever waits for one.
+    /// The manager has removed it: the connection ends, and calls that wait for one fail.
     pub(crate) fn let_go(&self) {
         self.is_removed.store(true, Ordering::Release);
+        // The task may be busy or aborted, so the connection is dropped from here.
         self.live.store(None);
         self.status.wake();
     }
@@ -561,6 +623,27 @@ impl Instance {
     pub(crate) fn is_let_go(&self) -> bool {
         self.is_removed.load(Ordering::Acquire)
     }
+}
+
+/// How the validation layer waits for an instance's list. It does not keep the instance alive.
+fn list_source(instance: &Arc<Instance>) -> ListSource {
+    let instance = Arc::downgrade(instance);
+    Arc::new(move |call| {
+        let Some(instance) = instance.upgrade() else { return Box::pin(async { Ok(()) }) };
+        // The other half of its time is for the call itself.
+        let limit = instance.wait_limit(call) / 2;
+        Box::pin(async move {
+            match instance.ready(limit).await {
+                Ok(_) => Ok(()),
+                // A server that is connected but does not answer `tools/list` may still answer calls.
+                Err(_) if instance.is_live() => {
+                    tracing::warn!(target: CHECKING, server = %instance.config.name, "a call is not checked: no list yet");
+                    Ok(())
+                }
+                Err(fault) => Err(fault),
+            }
+        })
+    })
 }
 
 /// Whether a process that was started may be alive in this state.

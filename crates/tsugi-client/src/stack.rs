@@ -1,4 +1,4 @@
-//! The order of the layers around one server.
+//! Builds the layers around one server, in their order.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +8,6 @@ use tsugi_protocol::answer::Answer;
 use crate::config::{
     AutoSwitch, CachePolicy, ManagerOptions, RetryPolicy, ServerConfig, ValidatePolicy, ValidationMode,
 };
-use crate::layer::TypedAnswer;
 use crate::layer::breaker::{BreakerLayer, CircuitBreaker};
 use crate::layer::cache::{CacheLayer, CacheSelection, CacheStore};
 use crate::layer::can_execute::CanExecuteLayer;
@@ -16,10 +15,11 @@ use crate::layer::deadline::{DeadlineLayer, DeadlineLimits};
 use crate::layer::limit::{ConcurrencyGate, LimitLayer};
 use crate::layer::retry::RetryLayer;
 use crate::layer::trace::TraceLayer;
-use crate::layer::validate::ValidateLayer;
+use crate::layer::validate::{ListSource, ValidateLayer};
+use crate::layer::{Boxed, TypedAnswer};
 use crate::tool_table::ToolTable;
 
-/// What the layers of one server know. The server's task fills and empties it; connections come and go, this stays.
+/// The state of one server's layers. It outlives connections; the server's task fills and empties it.
 pub(crate) struct LayerState {
     pub(crate) tools: Arc<ToolTable>,
     pub(crate) cache: Option<Arc<CacheStore>>,
@@ -35,7 +35,7 @@ impl LayerState {
         Self {
             tools: Arc::new(ToolTable::new(config)),
             cache: cache_of(config).map(|policy| Arc::new(CacheStore::new(policy))),
-            breaker: config.breaker.map(|policy| Arc::new(CircuitBreaker::new(policy))),
+            breaker: config.breaker.map(|policy| Arc::new(CircuitBreaker::new(policy, config.name.as_str().into()))),
             gate: config.limit.map(ConcurrencyGate::new),
             is_held: AtomicBool::new(false),
         }
@@ -45,17 +45,17 @@ impl LayerState {
 /// Puts the layers around `server`, outermost first: *trace* → *deadline* → *can execute* → *cache* →
 /// *validate* → *breaker* → *retry* → *limit* → server. A layer that is off is not there at all, or costs one look.
 ///
-/// A program's own word comes first, and the cache before everything that costs something; what was refused is not
-/// counted against the server; every try waits for its turn anew; and the deadline is for all of it together.
-/// Where calls that were silent for too long are tried again, the limit on silence is one for each try and stands
-/// within *retry*; the limit on the whole stays where it is. The layers from *breaker* on know each other's types, so
-/// that a call that passes all of them takes one box.
+/// The program's own checks come first, and the cache before everything that costs something. A refused call is not
+/// counted against the server. Every try takes a new place in the queue, and the deadline is for all tries together.
+/// Where silent calls are tried again, each try has its own limit on silence, inside *retry*; the limit on the whole
+/// call stays outside. The layers from *breaker* on know each other's types, so that they share one allocation per call.
 pub(crate) fn build(
     server: Arc<dyn Answer>,
     config: &ServerConfig,
     options: &ManagerOptions,
     parts: &LayerState,
     all: Option<&Arc<ConcurrencyGate>>,
+    list: Option<ListSource>,
 ) -> Arc<dyn Answer> {
     let name: Arc<str> = config.name.as_str().into();
     let limits = DeadlineLimits::of(config, options);
@@ -70,36 +70,44 @@ pub(crate) fn build(
         false => {
             let tries = LimitLayer::new(server, name.clone(), parts.gate.clone(), all.cloned());
             match each {
-                Some(each) => repeated(DeadlineLayer::new(tries, name.clone(), Some(each), None), config, parts),
-                None => repeated(tries, config, parts),
+                Some(each) => {
+                    let tries = DeadlineLayer::new(tries, name.clone(), Some(each), None);
+                    repeated(tries, config, parts, limits.clone())
+                }
+                None => repeated(tries, config, parts, limits.clone()),
             }
         }
     };
     if is_checking(config) {
-        stack = Arc::new(ValidateLayer::new(stack, name.clone(), parts.tools.clone()));
+        stack = Arc::new(ValidateLayer::new(stack, name.clone(), parts.tools.clone(), list));
     }
     if let Some(store) = &parts.cache {
         let keeps = if config.cache.is_some() { CacheSelection::Reads } else { CacheSelection::Configured };
         stack = Arc::new(CacheLayer::new(stack, parts.tools.clone(), store.clone(), config.instances, keeps));
     }
-    // Asked before every call, also one that needs no server.
+    // Checked before every call, even one that the cache answers.
     stack = Arc::new(CanExecuteLayer::new(stack, name.clone(), options.checks.clone()));
-    let deadline = DeadlineLayer::new(stack, name, Some(limits), parts.breaker.clone());
+    let deadline = Boxed(DeadlineLayer::new(stack, name, Some(limits), parts.breaker.clone()));
     Arc::new(TraceLayer::new(deadline, config))
 }
 
 /// Puts *retry* and *breaker* around one try.
-fn repeated(one: impl TypedAnswer + 'static, config: &ServerConfig, parts: &LayerState) -> Arc<dyn Answer> {
+fn repeated(
+    one: impl TypedAnswer + 'static,
+    config: &ServerConfig,
+    parts: &LayerState,
+    limits: DeadlineLimits,
+) -> Arc<dyn Answer> {
     let name: Arc<str> = config.name.as_str().into();
-    let tries = RetryLayer::new(one, name.clone(), parts.tools.clone(), config.retry.clone(), config.restart);
-    Arc::new(BreakerLayer::new(tries, name, parts.breaker.clone()))
+    let tries = RetryLayer::new(one, name.clone(), parts.tools.clone(), config.retry.clone(), config.restart, limits);
+    Arc::new(Boxed(BreakerLayer::new(tries, name, parts.breaker.clone())))
 }
 
 /// The layers for our own questions, such as lists: *trace* → *deadline* → connection.
 pub(crate) fn plain(connection: impl Answer + 'static, config: &ServerConfig, options: &ManagerOptions) -> impl Answer {
     let limits = DeadlineLimits::of(config, options);
     let deadline = DeadlineLayer::new(Arc::new(connection), config.name.as_str().into(), Some(limits), None);
-    TraceLayer::new(deadline, config)
+    TraceLayer::new(Boxed(deadline), config)
 }
 
 /// How results are kept: a single tool may want that where its server does not.

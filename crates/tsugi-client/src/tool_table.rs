@@ -1,6 +1,7 @@
-//! What the layers know about a server's tools: hints and compiled schemas, made once per catalog and shared.
+//! A server's tools as the layers see them: hints and compiled schemas, made once per catalog and shared.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -22,22 +23,24 @@ pub(crate) const CHECKING: &str = "tsugi_checking";
 /// A schema of more bytes may take long to compile.
 const LIGHT: usize = 8 * 1024;
 
-/// The tools of one server as they are at the moment. Empty until the server has told them.
+/// The current tools of one server. Empty until its list is known.
 pub(crate) struct ToolTable {
     server: Arc<str>,
     settings: HashMap<String, ToolConfig>,
     policy: ValidatePolicy,
     known: ArcSwap<foldhash::HashMap<String, Arc<KnownTool>>>,
+    is_listed: AtomicBool,
 }
 
 impl ToolTable {
-    /// Of a server that has not told anything yet.
+    /// For a server whose list is not known yet.
     pub(crate) fn new(config: &ServerConfig) -> Self {
         Self {
             server: config.name.as_str().into(),
             settings: config.tools.clone(),
             policy: config.validate,
             known: ArcSwap::default(),
+            is_listed: AtomicBool::new(false),
         }
     }
 
@@ -45,11 +48,22 @@ impl ToolTable {
     pub(crate) fn fill(&self, catalog: &Catalog) {
         let old = self.known.load_full();
         let know = |tool: &ToolDescription| {
+            // Compiled schemas are kept for tools that did not change: compiling may take milliseconds.
             let same = old.get(tool.name()).filter(|known| known.written == *tool.object().bytes()).cloned();
             (tool.name().to_owned(), same.unwrap_or_else(|| Arc::new(self.known_tool(tool))))
         };
         let left_out = catalog.tools.left_out.iter().map(|tool| (tool.name.clone(), Arc::new(self.left_out(tool))));
         self.known.store(Arc::new(left_out.chain(catalog.tools.items.iter().map(know)).collect()));
+        self.is_listed.store(true, Ordering::Release);
+    }
+
+    /// Whether this call has to wait for the server's list: its arguments must be checked, and no list has come yet.
+    pub(crate) fn lacks_list_for(&self, call: &Call) -> bool {
+        if self.is_listed.load(Ordering::Acquire) || call.method != Method::ToolsCall {
+            return false;
+        }
+        let own = call.subject().and_then(|tool| self.settings.get(&*tool)?.validate);
+        own.unwrap_or(self.policy).arguments == ValidationMode::Enforce
     }
 
     /// Tools whose schemas were looked at and cannot be used, or not as a whole, and why.
@@ -77,17 +91,18 @@ impl ToolTable {
         }
     }
 
-    /// The tool with this name, when the server has told of it.
+    /// The tool with this name, if it is in the server's list.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<KnownTool>> {
         self.known.load().get(name).cloned()
     }
 
-    /// Looks at the tool that a call is about; `None` when it is about none, or one that the server has not told of.
-    /// Nothing is counted up and down for it: every call of every caller looks.
+    /// Looks at the tool of a call; `None` when it is not a tool call, or the tool is not in the server's list. The tool
+    /// is borrowed, not cloned: every call of every caller comes here.
     pub(crate) fn of<T>(&self, call: &Call, look: impl FnOnce(&Arc<KnownTool>) -> T) -> Option<T> {
         if call.method != Method::ToolsCall {
             return None;
         }
+        // No clone: every call comes here, and a shared counter would be contended.
         self.known.load().get(&*call.subject()?).map(look)
     }
 
@@ -103,6 +118,7 @@ impl ToolTable {
             repeat: match settings.map_or(AutoSwitch::Auto, |own| own.retry) {
                 AutoSwitch::On => RepeatRule::Always,
                 AutoSwitch::Off => RepeatRule::Never,
+                // Hints are claims of the server; the configuration above overrules them.
                 AutoSwitch::Auto if is_read_only || is_idempotent => RepeatRule::Always,
                 AutoSwitch::Auto => RepeatRule::IfNotSent,
             },
@@ -118,7 +134,6 @@ impl ToolTable {
 /// When a tool may be called a second time for one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepeatRule {
-    /// Never.
     Never,
     /// Only when the first call did not reach the server.
     IfNotSent,
@@ -126,7 +141,6 @@ pub(crate) enum RepeatRule {
     Always,
 }
 
-/// One tool.
 #[derive(Debug)]
 pub(crate) struct KnownTool {
     server: Arc<str>,
@@ -142,16 +156,16 @@ pub(crate) struct KnownTool {
     pub(crate) policy: ValidatePolicy,
     input: LazySchema,
     output: LazySchema,
-    /// When a value that does not fit was last told of.
+    /// When a value that does not fit was last logged.
     complained: Mutex<Option<Instant>>,
 }
 
-/// A value that does not fit is told of at most once in this time for each tool, so that a busy server does not flood
-/// the log.
+/// A value that does not fit is logged at most once in this time per tool, so that a busy server does not flood the
+/// log.
 const COMPLAINTS: Duration = Duration::from_secs(60);
 
 impl KnownTool {
-    /// Whether a value that does not fit is to be told of.
+    /// Whether a value that does not fit is logged now.
     pub(crate) fn may_complain(&self, now: Instant) -> bool {
         let mut complained = self.complained.lock();
         let is_due = complained.is_none_or(|last| now.duration_since(last) >= COMPLAINTS);
@@ -161,7 +175,6 @@ impl KnownTool {
         is_due
     }
 
-    /// The name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -172,8 +185,8 @@ impl KnownTool {
         is_ready(&self.input, self.policy.arguments) && is_ready(&self.output, self.policy.results)
     }
 
-    /// Whether compiling the schemas holds up nobody. Most are like that, and a call of such a tool begins when it is
-    /// made, not when somebody looks at its reply.
+    /// Whether compiling the schemas takes no noticeable time. A call of such a tool begins when it is made, and not when
+    /// its reply is polled.
     pub(crate) fn is_light(&self) -> bool {
         self.input.is_light() && self.output.is_light()
     }
@@ -193,6 +206,7 @@ impl KnownTool {
     pub(crate) fn refusal(&self) -> Option<String> {
         let refuse = |schema: &LazySchema, strictness, which| {
             let unusable = schema.compiled.get()?.as_ref().err()?;
+            // A schema that is merely broken costs the check, not the tool.
             (strictness == ValidationMode::Enforce && unusable.is_hostile)
                 .then(|| format!("its {which}: {}", unusable.reason))
         };
@@ -218,7 +232,6 @@ impl KnownTool {
         self.input.compiled(self, "inputSchema")
     }
 
-    /// Checks structured results.
     pub(crate) fn output(&self) -> Option<&Validator> {
         self.output.compiled(self, "outputSchema")
     }
@@ -255,6 +268,7 @@ impl LazySchema {
 
     /// Whether compiling it takes no time to speak of: it is small and has no pattern, which is what takes long.
     fn is_light(&self) -> bool {
+        // Regular expressions (`pattern`, `patternProperties`) are what takes long to compile.
         let is_light = |raw: &RawJson| raw.bytes().len() <= LIGHT && !raw.as_str().contains("attern");
         self.compiled.get().is_some() || self.raw.as_ref().is_none_or(is_light)
     }
@@ -268,12 +282,14 @@ impl LazySchema {
                 tracing::warn!(target: CHECKING, %server, tool = %tool, which, reason, "a schema cannot be used");
             })
         };
+        // Two calls may race to be first; one of them compiles, the other waits for it.
         self.compiled.get_or_init(compile).as_ref().ok()
     }
 }
 
 fn compile(raw: &RawJson) -> Result<Validator, SchemaProblem> {
     let limits = ValidationLimits::default();
+    // Checked before parsing: a hostile schema may be large enough to be a problem by itself.
     if raw.bytes().len() > limits.schema_bytes {
         let reason = format!("it is larger than {} bytes", limits.schema_bytes);
         return Err(SchemaProblem { reason, is_hostile: true });

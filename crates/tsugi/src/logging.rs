@@ -43,13 +43,14 @@ fn format(flag: Option<LogFormat>, variable: Option<&str>) -> LogFormat {
     flag.or_else(of_variable).unwrap_or(LogFormat::Text)
 }
 
-/// The commands tell of failing servers themselves, with hints; the library's own warning would say it twice. What does
-/// not fit a schema is told by nobody else, and whoever runs a gateway with `validate: warn` wants to hear it.
+/// Commands report failing servers themselves, with hints; the library's own lines would repeat them. A gateway shows
+/// what happens to its servers (`tsugi_lifecycle`) and values that do not fit a schema (`tsugi_checking`), since
+/// nothing else reports them.
 fn level(is_quiet: bool, verbose: u8, is_service: bool) -> &'static str {
     match (is_quiet, verbose) {
         (true, _) => "error",
-        (false, 0) if is_service => "warn,tsugi_client=error",
-        (false, 0) => "warn,tsugi_client=error,tsugi_checking=error",
+        (false, 0) if is_service => "warn,tsugi_client=error,tsugi_lifecycle=info",
+        (false, 0) => "warn,tsugi_client=error,tsugi_checking=error,tsugi_lifecycle=off",
         (false, 1) => "info",
         (false, _) => "debug",
     }
@@ -63,6 +64,12 @@ mod tests {
     fn a_gateway_shows_what_does_not_fit_a_schema_and_a_command_does_not() {
         let silences = |is_service| level(false, 0, is_service).contains("tsugi_checking=error");
         assert!(!silences(true) && silences(false));
+    }
+
+    #[test]
+    fn a_gateway_shows_what_happens_to_its_servers_and_a_command_does_not() {
+        assert!(level(false, 0, true).contains("tsugi_lifecycle=info"));
+        assert!(level(false, 0, false).contains("tsugi_lifecycle=off"));
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub(crate) async fn fetch(
     let has = |feature: &str| identity.capabilities.has(feature);
     let mut catalog = old.cloned().unwrap_or_else(|| Catalog::empty(identity.clone()));
     catalog.identity = identity.clone();
+    // Even when nothing differs: a reader can then tell that the lists were looked at.
     catalog.generation += 1;
     let source = PageFetcher { server, profile, identity: &identity, wire };
     if lists.tools {
@@ -96,6 +97,7 @@ pub(crate) async fn fetch(
 /// When a list that was fetched now is stale; `None` when its server does not say.
 fn stale_at(freshness: CacheHints, now: Instant) -> Option<Instant> {
     let ttl = Some(Duration::from_millis(freshness.ttl_ms)).filter(|ttl| !ttl.is_zero())?;
+    // A server may claim a freshness that no clock can hold.
     now.checked_add(ttl.max(SHORTEST_TTL))
 }
 
@@ -109,9 +111,7 @@ struct PageFetcher<'a> {
 /// Which wire the lists come over: tools whose arguments cannot be mirrored into headers are unusable over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListWire {
-    /// Modern HTTP.
     ModernHttp,
-    /// Any other.
     Other,
 }
 
@@ -136,6 +136,7 @@ impl PageFetcher<'_> {
         match fetched {
             Ok(Some(mut whole)) => {
                 listing.left_out = whole.items.iter().filter_map(left_out).collect();
+                // The reader left a placeholder for an entry that it could not accept.
                 whole.items.retain(|item| left_out(item).is_none());
                 if self.wire == ListWire::ModernHttp && *method == Method::ToolsList {
                     whole.items.retain(has_usable_headers);
@@ -155,14 +156,17 @@ impl PageFetcher<'_> {
     async fn all(&self, method: &Method, key: &str) -> Result<Option<FetchedList>, Fault> {
         let mut whole: Option<FetchedList> = None;
         let mut cursor = None;
+        // Some servers return the same cursor again and again.
         let mut seen = HashSet::new();
         let mut bytes = 0;
         for _ in 0..InputLimits::PAGES {
+            // A server may forget a method halfway; what came before still counts.
             let Some(page) = self.page(method, cursor.as_ref()).await? else { return Ok(whole) };
             bytes += page.bytes().len();
             if bytes > InputLimits::ANSWER {
                 return Err(unacceptable("the list is larger than 64 MiB"));
             }
+            // Some servers write `null` where the last page should have no cursor.
             cursor = page.get("nextCursor").filter(|cursor| !cursor.is_null());
             add_page(&mut whole, key, &page)?;
             match &cursor {
@@ -232,7 +236,7 @@ fn add_page(whole: &mut Option<FetchedList>, key: &str, page: &JsonObject) -> Re
     Ok(())
 }
 
-/// The members of a page without its entries, in a buffer of their own.
+/// The members of a page without its entries, copied out of the page's buffer.
 fn detached(page: &JsonObject, key: &str) -> JsonObject {
     let mut rest = ObjectWriter::with_capacity(128);
     rest.members_except(page, &[key]);

@@ -95,7 +95,7 @@ fn listing<T>(manifest: &JsonObject, list: &str, key: &str, read: fn(&RawJson) -
     Some(CatalogList { items, freshness: CacheHints::of(&result), result, ..CatalogList::default() })
 }
 
-/// Nobody else may read what a person's servers offer.
+/// Readable for its owner only: what a person's servers offer is private.
 fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(file.parent().unwrap_or(file))?;
     let temporary = file.with_extension(format!("{}.tmp", std::process::id()));

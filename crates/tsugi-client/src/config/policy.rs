@@ -11,7 +11,6 @@ pub enum ValidationMode {
     Off,
     /// It passes, and the log says so.
     Warn,
-    /// It is refused.
     #[default]
     Enforce,
 }
@@ -27,6 +26,7 @@ pub struct ValidatePolicy {
 
 impl Default for ValidatePolicy {
     fn default() -> Self {
+        // Wrong arguments can be corrected by the caller. A result that does not fit has already happened.
         Self { arguments: ValidationMode::Enforce, results: ValidationMode::Warn }
     }
 }
@@ -35,7 +35,7 @@ impl Default for ValidatePolicy {
 /// server, reads, and tools that are read-only or idempotent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
-    /// How often, after the first try. With 0 only a call that a breaking connection never took is tried
+    /// How often, after the first try. With 0, only a call that was not sent because the connection broke is tried
     /// once more.
     pub max_retries: u32,
     /// The longest wait before the first retry; each wait is a random part of its longest.
@@ -44,27 +44,45 @@ pub struct RetryPolicy {
     pub max_delay: Duration,
     /// The longest wait grows by this with every retry.
     pub backoff_multiplier: f64,
-    /// The codes worth another try, such as `TIMEOUT`; a server's own JSON-RPC codes are written as numbers.
-    /// Empty means every failure that says of itself that trying again could help.
+    /// The codes worth another try, such as `TIMEOUT`. A server's own error is listed by the code that a tool's result
+    /// shows for it (`EXECUTION_FAILED`, `INVALID_PARAMS`) or by its JSON-RPC number (`-32603`). Empty means every
+    /// failure that says of itself that trying again could help.
     pub retryable_errors: Vec<String>,
 }
 
 impl RetryPolicy {
     /// Whether a call that was silent for too long is tried again, where that does no harm.
     pub fn repeats_timeouts(&self) -> bool {
-        let is_listed = self.retryable_errors.iter().any(|code| code == FaultCode::Timeout.as_str());
-        self.max_retries > 0 && (is_listed || self.retryable_errors.is_empty())
+        // Without a list, every retryable failure counts, and a timeout is one.
+        self.max_retries > 0 && (self.lists(FaultCode::Timeout) || self.retryable_errors.is_empty())
+    }
+
+    /// Whether this code is listed as worth another try.
+    pub(crate) fn lists(&self, code: FaultCode) -> bool {
+        self.retryable_errors.iter().any(|listed| listed == code.as_str())
     }
 }
+
+/// Failures of the way to a server, and refusals for now. A timeout is not among them: with it, a call could take
+/// several times its limit.
+const DEFAULT_RETRYABLE: [FaultCode; 6] = [
+    FaultCode::ConnectionFailed,
+    FaultCode::ConnectionLost,
+    FaultCode::ServerCrashed,
+    FaultCode::ServerNotRunning,
+    FaultCode::RateLimitExceeded,
+    FaultCode::Overloaded,
+];
 
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            max_retries: 0,
+            max_retries: 3,
             initial_delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(10),
+            // 1, 2 and 4 s at most: three tries end within the usual timeout of 30 s.
             backoff_multiplier: 2.0,
-            retryable_errors: Vec::new(),
+            retryable_errors: DEFAULT_RETRYABLE.iter().map(|code| code.as_str().to_owned()).collect(),
         }
     }
 }
@@ -76,11 +94,13 @@ pub struct CachePolicy {
     pub max_entries: u64,
     /// For how long, for results of tools. Resources say it themselves.
     pub ttl: Duration,
+    /// Whether a tool's result that is read from the cache is kept for another `ttl` from then on.
+    pub update_age_on_get: bool,
 }
 
 impl Default for CachePolicy {
     fn default() -> Self {
-        Self { max_entries: 1000, ttl: Duration::from_secs(60) }
+        Self { max_entries: 1000, ttl: Duration::from_secs(60), update_age_on_get: false }
     }
 }
 
@@ -97,6 +117,7 @@ pub struct LimitPolicy {
 
 impl Default for LimitPolicy {
     fn default() -> Self {
+        // A stdio server handles one call after the other, so a longer queue would only time out.
         Self { in_flight: 64, queue: 256, wait: Duration::from_secs(3) }
     }
 }
@@ -121,7 +142,7 @@ impl Default for BreakerPolicy {
 /// How many of a server run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InstancePolicy {
-    /// One for everybody.
+    /// One for all callers.
     #[default]
     Shared,
     /// One for each caller's session, so that what a server remembers of one is never shown to another.

@@ -120,6 +120,7 @@ pub(crate) fn fingerprint_of_account(target: &ConnectTarget) -> Option<String> {
         ConnectTarget::Http(http)
         | ConnectTarget::StreamableHttp(http)
         | ConnectTarget::Sse(http)
+        | ConnectTarget::PlainRpc(http)
         | ConnectTarget::WebSocket(http) => {
             // As bytes: headers that are marked as secret all print the same.
             let headers = http.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
@@ -136,6 +137,7 @@ fn place(target: &ConnectTarget) -> Option<String> {
         ConnectTarget::Http(http)
         | ConnectTarget::StreamableHttp(http)
         | ConnectTarget::Sse(http)
+        | ConnectTarget::PlainRpc(http)
         | ConnectTarget::WebSocket(http) => Some(http.url.to_string()),
         ConnectTarget::InProcess(_) | ConnectTarget::Link(_) => None,
     }

@@ -52,6 +52,8 @@ pub(super) struct StreamCore {
     is_ending: AtomicBool,
     /// Set when the server is stopped because it closed its input.
     is_deaf: AtomicBool,
+    /// Set when the connection is closed on purpose: the end of the process is then not a crash.
+    is_closed: AtomicBool,
 }
 
 impl StreamConnection {
@@ -63,6 +65,7 @@ impl StreamConnection {
             identity: OnceLock::new(),
             is_ending: AtomicBool::new(false),
             is_deaf: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
         });
         let reader = tokio::spawn(reader::run(core.clone(), link.inbox, link.job.clone())).abort_handle();
         let watcher = tokio::spawn(reader::watch_input(core.clone(), link.job.clone())).abort_handle();
@@ -118,6 +121,7 @@ impl StreamConnection {
     }
 
     pub(crate) async fn close(&self) {
+        self.core.is_closed.store(true, Ordering::Release);
         self.core.outbox.close();
         // Its input is closed, which is how a well-behaved server learns that it should exit.
         if let Some(job) = &self.job {

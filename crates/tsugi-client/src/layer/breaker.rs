@@ -1,5 +1,4 @@
-//! A server that keeps failing is left alone for a while and then probed by one call, instead of being
-//! asked by everybody until it drowns.
+//! A circuit breaker: a server that keeps failing gets no calls for a while, then one probe, instead of all of them.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -10,12 +9,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tsugi_protocol::answer::{
-    Answer, Call, CallFailure, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource, SentState,
-};
+use tsugi_protocol::answer::{Call, CallFailure, Fault, FaultCode, Outcome, ReplyEvent, ReplySource, SentState};
 
-use super::{TypedAnswer, reply};
+use super::TypedAnswer;
 use crate::config::BreakerPolicy;
+use crate::server::LIFECYCLE;
 
 /// How many parts the window of counting has; the oldest part is forgotten as a whole.
 const PARTS: u32 = 6;
@@ -24,9 +22,10 @@ const LONGEST: u32 = 8;
 /// Failures that come this close together are one event: a crash fails every call in flight.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// Counts how calls end and says whether the server may be asked. While all goes well this takes no lock.
+/// Counts how calls end and decides whether the server may be called. It takes no lock while calls succeed.
 #[derive(Debug)]
 pub(crate) struct CircuitBreaker {
+    server: Arc<str>,
     policy: BreakerPolicy,
     is_closed: AtomicBool,
     /// Calls that ended well since the last failure.
@@ -79,13 +78,12 @@ enum BreakerPermit {
 }
 
 impl CircuitBreaker {
-    /// With nothing counted.
-    pub(crate) fn new(policy: BreakerPolicy) -> Self {
+    pub(crate) fn new(policy: BreakerPolicy, server: Arc<str>) -> Self {
         let state = Mutex::new(BreakerState::new());
-        Self { policy, is_closed: AtomicBool::new(true), good: AtomicU32::new(0), state }
+        Self { server, policy, is_closed: AtomicBool::new(true), good: AtomicU32::new(0), state }
     }
 
-    /// Why the server is left alone, and for how long still; `None` while it is not.
+    /// Why calls are refused, and for how much longer; `None` while they pass.
     pub(crate) fn reason(&self) -> Option<(Fault, Duration)> {
         match &self.state.lock().mode {
             BreakerMode::Closed => None,
@@ -96,7 +94,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Forgets everything: somebody restarted the server.
+    /// Forgets everything: an operator restarted the server.
     pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
         *state = BreakerState::new();
@@ -104,6 +102,7 @@ impl CircuitBreaker {
     }
 
     fn ask(&self) -> BreakerPermit {
+        // The usual path: one load, no lock.
         if self.is_closed.load(Relaxed) {
             return BreakerPermit::Pass;
         }
@@ -119,6 +118,7 @@ impl CircuitBreaker {
                 if !wait.is_zero() {
                     return BreakerPermit::Refused { wait, because };
                 }
+                // Only this caller probes; the others are refused until it reports.
                 state.mode = BreakerMode::Probing { because };
                 BreakerPermit::Probe
             }
@@ -128,12 +128,13 @@ impl CircuitBreaker {
     /// A call ended well.
     fn succeeded(&self, is_probe: bool) {
         if is_probe {
+            tracing::info!(target: LIFECYCLE, server = %self.server, "the server answers again");
             self.reset();
         }
         self.good.fetch_add(1, Relaxed);
     }
 
-    /// A call ended badly, seen from above: its time was over.
+    /// A call timed out in the deadline layer, which this layer cannot see.
     pub(crate) fn failed(&self, fault: &Fault) {
         let is_probe = matches!(self.state.lock().mode, BreakerMode::Probing { .. });
         self.note_failure(fault, is_probe);
@@ -144,14 +145,18 @@ impl CircuitBreaker {
         state.count(&self.policy, self.good.swap(0, Relaxed));
         let is_closed = matches!(state.mode, BreakerMode::Closed);
         if is_probe || (is_closed && state.has_enough(&self.policy)) {
+            // Every failed probe doubles the pause.
             let pause = self.policy.pause * 2u32.pow(state.trips).min(LONGEST);
             state.trips = (state.trips + 1).min(LONGEST);
             state.mode = BreakerMode::Open { until: Instant::now() + pause, because: Box::new(fault.clone()) };
             self.is_closed.store(false, Relaxed);
+            let (server, reason) = (&self.server, &fault.message);
+            let next = format!("calls are refused for {pause:?}, then one of them probes it");
+            tracing::warn!(target: LIFECYCLE, %server, reason, next, "the server keeps failing");
         }
     }
 
-    /// A probe ended without telling anything: the next call may be one.
+    /// A probe ended without a result: the next call may be one.
     fn undecided(&self) {
         let mut state = self.state.lock();
         if let BreakerMode::Probing { because } = &state.mode {
@@ -167,6 +172,7 @@ impl BreakerState {
         let since = now.duration_since(self.last_failure);
         // Of good calls over a long time only those within the window count.
         let share = policy.window.as_secs_f64() / since.max(policy.window).as_secs_f64();
+        // One crash fails many calls at once, and counts once.
         let is_event = since >= TOGETHER || self.parts.is_empty();
         self.last_failure = now;
         self.in_a_row = if good > 0 { 0 } else { self.in_a_row } + u32::from(is_event);
@@ -178,6 +184,7 @@ impl BreakerState {
 
     /// The current part of the window, without those that are too old.
     fn part(&mut self, now: Instant, policy: &BreakerPolicy) -> &mut WindowSlice {
+        // Old slices go as a whole, which is coarse but needs no list of calls.
         self.parts.retain(|part| now.duration_since(part.from) < policy.window);
         let is_current = |part: &WindowSlice| now.duration_since(part.from) < policy.window / PARTS;
         if !self.parts.back().is_some_and(is_current) {
@@ -194,7 +201,7 @@ impl BreakerState {
     }
 }
 
-/// Only what says that the server or the way to it is broken counts; a tool's own failure does not.
+/// Only failures of the server or of the way to it count; a tool's own failure does not.
 fn failure_of(outcome: &Outcome) -> Option<&Fault> {
     let Outcome::Failed(CallFailure::Fault(fault)) = outcome else { return None };
     let cause = match (&fault.code, &fault.cause) {
@@ -202,13 +209,13 @@ fn failure_of(outcome: &Outcome) -> Option<&Fault> {
         _ => fault,
     };
     use FaultCode::{ConnectionFailed, ConnectionLost, ServerCrashed, Timeout};
-    // What stood in line for too long says nothing about the server.
+    // A call that waited too long in our queue says nothing about the server.
     let is_in_line = cause.code == Timeout && cause.sent == SentState::NotSent;
     let is_broken = matches!(cause.code, ConnectionFailed | ConnectionLost | ServerCrashed | Timeout);
     (is_broken && !is_in_line).then_some(cause)
 }
 
-/// Asks the breaker before every call and tells it how the call ended.
+/// Asks the breaker before every call and reports to it how the call ended.
 pub(crate) struct BreakerLayer<A> {
     inner: A,
     server: Arc<str>,
@@ -216,7 +223,6 @@ pub(crate) struct BreakerLayer<A> {
 }
 
 impl<A> BreakerLayer<A> {
-    /// Around `inner`.
     pub(crate) fn new(inner: A, server: Arc<str>, breaker: Option<Arc<CircuitBreaker>>) -> Self {
         Self { inner, server, breaker }
     }
@@ -249,12 +255,6 @@ impl<A: TypedAnswer> TypedAnswer for BreakerLayer<A> {
     }
 }
 
-impl<A: TypedAnswer> Answer for BreakerLayer<A> {
-    fn answer(&self, call: Call) -> Reply {
-        reply(self.start(call))
-    }
-}
-
 /// A call whose end the breaker wants to know.
 pub(crate) struct BreakerReport {
     breaker: Arc<CircuitBreaker>,
@@ -275,13 +275,14 @@ impl BreakerReport {
 
 impl Drop for BreakerReport {
     fn drop(&mut self) {
+        // The caller of the probe went away: the breaker must not wait for it forever.
         if self.is_probe && !self.is_told {
             self.breaker.undecided();
         }
     }
 }
 
-/// A call whose end the breaker is told, where there is one.
+/// A call whose end is reported to the breaker, if there is one.
 pub(crate) struct BreakerReply<W> {
     waiting: W,
     watched: Option<BreakerReport>,
@@ -307,7 +308,9 @@ impl<W: ReplySource + Unpin> ReplySource for BreakerReply<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layer::Boxed;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use tsugi_protocol::answer::{Answer, Reply};
     use tsugi_protocol::json::JsonObject;
 
     #[derive(Default)]
@@ -333,12 +336,13 @@ mod tests {
     struct World {
         flaky: Arc<Flaky>,
         breaker: Arc<CircuitBreaker>,
-        guard: BreakerLayer<Arc<Flaky>>,
+        guard: Boxed<BreakerLayer<Arc<Flaky>>>,
     }
 
     fn world() -> World {
-        let (flaky, breaker) = (Arc::new(Flaky::default()), Arc::new(CircuitBreaker::new(BreakerPolicy::default())));
-        let guard = BreakerLayer::new(flaky.clone(), "s".into(), Some(breaker.clone()));
+        let (flaky, breaker) =
+            (Arc::new(Flaky::default()), Arc::new(CircuitBreaker::new(BreakerPolicy::default(), "s".into())));
+        let guard = Boxed(BreakerLayer::new(flaky.clone(), "s".into(), Some(breaker.clone())));
         World { flaky, breaker, guard }
     }
 

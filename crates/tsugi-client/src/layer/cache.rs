@@ -1,4 +1,4 @@
-//! Results of reads kept for a while, and identical reads under way made one.
+//! Caches results of reads, and merges identical reads in flight into one.
 
 mod key;
 mod lru;
@@ -30,17 +30,14 @@ pub(crate) struct CacheLayer {
     keeps: CacheSelection,
 }
 
-/// What is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CacheSelection {
-    /// Every read.
     Reads,
     /// Only the results of tools for which that is configured.
     Configured,
 }
 
 impl CacheLayer {
-    /// Around `inner`.
     pub(crate) fn new(
         inner: Arc<dyn Answer>,
         tools: Arc<ToolTable>,
@@ -53,6 +50,7 @@ impl CacheLayer {
 
     /// How long the result of this call may be kept; `None` when it may not.
     fn lifetime(&self, call: &Call) -> Option<CacheLifetime> {
+        // An answer to a server's question continues a call, so it cannot be the same as another.
         if call.is_answer() || call.options.skip_cache {
             return None;
         }
@@ -83,10 +81,11 @@ impl CacheLayer {
     /// What is to be done about a call whose result may be kept.
     fn role(&self, call: &Call, lifetime: CacheLifetime) -> ReadRole {
         let sought = self.store.sought(call, self.owner(call));
+        // A public result first: it serves every caller, whoever read it.
         if let Some(complete) = self.shared(&sought, &lifetime) {
             return ReadRole::Kept(complete);
         }
-        // Notes are written for one caller, so one who wants them asks alone.
+        // Notifications are written for one caller, so a caller that wants them makes its own call.
         if call.meta.progress_token.is_none() && call.meta.log_level.is_none() {
             return self.store.join(&sought, lifetime);
         }
@@ -110,7 +109,7 @@ fn reply_from_cache(call: &Call, complete: CompletedResult) -> Reply {
     Reply::ready(Outcome::Complete(complete))
 }
 
-/// Tells somebody who looks at the call.
+/// Adds a note to the call's timeline, if it has one.
 fn note(call: &Call, words: &str) {
     if let Some(timeline) = &call.options.timeline {
         let now = Instant::now();
@@ -141,7 +140,6 @@ impl Answer for CacheLayer {
 enum CacheLifetime {
     /// As long as the result itself says.
     AsServerSays,
-    /// So long.
     Fixed(Duration),
 }
 
@@ -158,12 +156,14 @@ impl CacheLifetime {
                 (Duration::from_millis(freshness.ttl_ms), freshness.scope)
             }
         };
+        // A server that says 0 does not want its result reused at all.
         (!ttl.is_zero()).then_some((ttl, scope))
     }
 }
 
 /// The result as it is now: what it says about its own freshness has grown shorter.
 fn with_remaining_ttl(complete: CompletedResult, remaining: Duration) -> CompletedResult {
+    // Results without a freshness pass untouched, without a copy.
     if !complete.body.has("ttlMs") {
         return complete;
     }

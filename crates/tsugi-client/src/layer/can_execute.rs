@@ -64,7 +64,6 @@ pub(crate) struct CanExecuteLayer {
 }
 
 impl CanExecuteLayer {
-    /// Around `inner`.
     pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, checks: CallChecks) -> Self {
         Self { inner, server, checks }
     }

@@ -1,4 +1,4 @@
-//! No call waits for ever: a limit on silence, and one on the whole.
+//! Ends calls that take too long: a limit on silence, and one on the whole call.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource, SentState};
+use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome, ReplyEvent, ReplySource, SentState};
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
 
 use crate::config::{ManagerOptions, ServerConfig};
+use crate::layer::TypedAnswer;
 use crate::layer::breaker::CircuitBreaker;
-use crate::layer::{TypedAnswer, reply};
 use tsugi_rt::coarse_timer::{CoarseTimer, TimerKey};
 
 /// The limits of one server.
@@ -22,7 +22,7 @@ pub(crate) struct DeadlineLimits {
     idle: Duration,
     /// How long it may take whatever happens.
     total: Duration,
-    /// Whether somebody said so: a limit that nobody set gives way to a longer one on silence.
+    /// Whether it was configured. A default limit gives way to a longer limit on silence.
     is_total_given: bool,
     tools: Vec<(String, Duration)>,
     /// Whether silence is left to another deadline further in.
@@ -48,8 +48,9 @@ impl DeadlineLimits {
     }
 
     /// How long this call may be silent, and how long it may take in all.
-    fn for_call(&self, call: &Call) -> (Duration, Duration) {
+    pub(super) fn for_call(&self, call: &Call) -> (Duration, Duration) {
         let idle = self.idle_for(call);
+        // Nobody wants a tool with a timeout of an hour to end after the default ten minutes.
         let total = if self.is_total_given { self.total } else { self.total.max(idle) };
         (if self.is_whole_only { total } else { idle }, total)
     }
@@ -59,6 +60,7 @@ impl DeadlineLimits {
         if let Some(timeout) = call.options.timeout {
             return timeout;
         }
+        // Most servers have no limits per tool, and then the name need not be parsed.
         if self.tools.is_empty() || call.method != Method::ToolsCall {
             return self.idle;
         }
@@ -68,7 +70,7 @@ impl DeadlineLimits {
     }
 }
 
-/// Ends calls that take too long, where there are limits. The server is told to cancel, and its process is kept.
+/// Ends calls that take too long, where there are limits. The server gets a cancellation, and its process stays.
 pub(crate) struct DeadlineLayer<A> {
     inner: A,
     limits: Option<DeadlineLimits>,
@@ -83,7 +85,7 @@ struct DeadlineContext {
 }
 
 impl<A> DeadlineLayer<A> {
-    /// Around `inner`. Calls that take too long end here, where the breaker cannot see them, so it is told.
+    /// Around `inner`. The breaker sits further in and cannot see a call that ends here, so it is notified.
     pub(crate) fn new(
         inner: A,
         server: Arc<str>,
@@ -100,6 +102,7 @@ impl<A: TypedAnswer> DeadlineLayer<A> {
         let limits = self.limits.as_ref().filter(|_| call.method != Method::Listen)?;
         let (idle, total) = limits.for_call(call);
         let wants_progress = call.meta.progress_token.is_some();
+        // Kept as raw JSON: it is decoded only if the call expires.
         let tool = if call.method == Method::ToolsCall { call.params.get("name") } else { None };
         Some(CallClock { tool, idle, total, started: None, bell: None, wants_progress, shared: self.shared.clone() })
     }
@@ -111,12 +114,6 @@ impl<A: TypedAnswer> TypedAnswer for DeadlineLayer<A> {
     fn start(&self, call: Call) -> Result<Outcome, Self::Waiting> {
         let clock = self.clock(&call);
         self.inner.start(call).map_err(|waiting| DeadlineReply { waiting: Some(waiting), clock })
-    }
-}
-
-impl<A: TypedAnswer> Answer for DeadlineLayer<A> {
-    fn answer(&self, call: Call) -> Reply {
-        reply(self.start(call))
     }
 }
 
@@ -153,6 +150,7 @@ impl CallClock {
         if let Some(bell) = &self.bell {
             return self.shared.alarm.poll(bell, context);
         }
+        // The clock starts with the first poll that finds no answer: an answer at once costs no timer.
         let now = *self.started.get_or_insert_with(Instant::now);
         self.bell = Some(self.shared.alarm.set(now + self.idle.min(self.total), context));
         Poll::Pending
@@ -203,13 +201,14 @@ impl<W: ReplySource + Unpin> ReplySource for DeadlineReply<W> {
                 Poll::Pending => break,
             }
         }
+        // Polled after the reply: an answer that is there wins over a limit that has just passed.
         std::task::ready!(clock.poll_limit(context));
         let is_in_line = waiting.is_in_line();
         let fault = clock.expired(is_in_line);
         if let Some(breaker) = clock.shared.breaker.as_ref().filter(|_| !is_in_line) {
             breaker.failed(&fault);
         }
-        // Dropping it tells the server to cancel.
+        // Dropping the reply cancels the call at the server.
         this.waiting = None;
         Poll::Ready(ReplyEvent::Done(Outcome::fault(fault)))
     }
@@ -222,6 +221,8 @@ impl<W: ReplySource + Unpin> ReplySource for DeadlineReply<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layer::Boxed;
+    use tsugi_protocol::answer::{Answer, Reply};
     use tsugi_protocol::answer::{CallFailure, NoteSink};
     use tsugi_protocol::json::JsonObject;
     use tsugi_protocol::rpc::RpcNotification;
@@ -255,7 +256,8 @@ mod tests {
     async fn outcome(waits: &[u64], total: u64) -> Outcome {
         let slow = Slow(waits.iter().map(|count| seconds(*count)).collect());
         let limits = DeadlineLimits { total: seconds(total), ..limits() };
-        DeadlineLayer::new(Arc::new(slow), "s".into(), Some(limits), None).answer(Call::tool("t", None)).outcome().await
+        let layer = DeadlineLayer::new(Arc::new(slow), "s".into(), Some(limits), None);
+        Boxed(layer).answer(Call::tool("t", None)).outcome().await
     }
 
     fn timed_out(outcome: &Outcome) -> Option<&str> {
@@ -306,8 +308,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_limit_on_the_whole_may_be_shorter_than_that_on_silence() {
         let limits = DeadlineLimits { total: seconds(5), is_total_given: true, ..limits() };
-        let reply = DeadlineLayer::new(Arc::new(Slow(vec![seconds(20)])), "s".into(), Some(limits), None)
-            .answer(Call::tool("t", None));
+        let layer = DeadlineLayer::new(Arc::new(Slow(vec![seconds(20)])), "s".into(), Some(limits), None);
+        let reply = Boxed(layer).answer(Call::tool("t", None));
         assert_eq!(timed_out(&reply.outcome().await), Some("the call took longer than 5s in all"));
     }
 }

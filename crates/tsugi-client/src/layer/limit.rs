@@ -1,4 +1,4 @@
-//! So many calls at once and no more: the rest wait in a short queue, in which every caller has a turn.
+//! Limits the calls in flight: the rest wait in a short queue that is fair between callers.
 
 mod gate;
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource};
 
 use super::{TypedAnswer, reply};
 pub(crate) use gate::ConcurrencyGate;
@@ -27,7 +27,7 @@ struct GatePair {
     common: Option<Arc<ConcurrencyGate>>,
 }
 
-/// The places a call holds while it is under way.
+/// The permits that a call holds while it is in flight.
 pub(crate) struct GatePermits {
     _own: Option<GatePermit>,
     _common: Option<GatePermit>,
@@ -46,7 +46,7 @@ impl<A> LimitLayer<A> {
 }
 
 impl GatePair {
-    /// Both places, when they are free now and nobody else waits for them.
+    /// Both permits, if they are free now and no call waits for them.
     fn enter_now(&self) -> Option<GatePermits> {
         let own = match &self.own {
             Some(gate) => Some(gate.enter_now()?),
@@ -60,6 +60,7 @@ impl GatePair {
     }
 
     async fn enter(&self, principal: &str) -> Result<GatePermits, (GateRefusal, Arc<ConcurrencyGate>)> {
+        // The server's own gate first: a call that waits for its server must not hold a place of all servers.
         let own = Self::pass(&self.own, principal).await?;
         let common = Self::pass(&self.common, principal).await?;
         Ok(GatePermits { _own: own, _common: common })
@@ -85,6 +86,7 @@ impl<A: TypedAnswer + Clone + 'static> LimitLayer<A> {
         let reply = Reply::from_pending_reply(async move {
             let (timeline, began) = (call.options.timeline.clone(), Instant::now());
             let entered = gates.enter(call.caller.principal()).await;
+            // From here on a timeout may have had an effect.
             begins.store(true, Relaxed);
             if let Some(timeline) = timeline {
                 timeline.add("queue", began, Instant::now(), None);
@@ -104,14 +106,9 @@ impl<A: TypedAnswer + Clone + 'static> TypedAnswer for LimitLayer<A> {
     fn start(&self, call: Call) -> Result<Outcome, Self::Waiting> {
         match self.gates.enter_now() {
             Some(held) => self.inner.start(call).map_err(|waiting| LimitReply::Under { waiting, _held: held }),
+            // Queued only when a permit is not free, so that the usual call needs no task state.
             None => Err(self.wait(call)),
         }
-    }
-}
-
-impl<A: TypedAnswer + Clone + 'static> Answer for LimitLayer<A> {
-    fn answer(&self, call: Call) -> Reply {
-        reply(self.start(call))
     }
 }
 
@@ -126,6 +123,7 @@ fn overloaded(server: &str, refusal: GateRefusal, gate: &ConcurrencyGate) -> Fau
         }
     };
     let mut fault = Fault::new(FaultCode::Overloaded, message).on_server(server);
+    // A queue that is full now is likely to have moved on after one full wait.
     fault.retry_after_ms = Some(policy.wait.as_millis().max(1) as u64);
     fault.with_hint("raise `maxInFlight` if the server can take more")
 }
@@ -133,14 +131,9 @@ fn overloaded(server: &str, refusal: GateRefusal, gate: &ConcurrencyGate) -> Fau
 /// A call with its places, which are free again when it ends or is dropped.
 pub(crate) enum LimitReply<W> {
     /// It had them at once.
-    Under {
-        /// The call.
-        waiting: W,
-        _held: GatePermits,
-    },
+    Under { waiting: W, _held: GatePermits },
     /// It stood in line for them, and has them inside.
     Queued {
-        /// The call.
         reply: Reply,
         /// Set when it leaves the line.
         has_begun: Arc<AtomicBool>,

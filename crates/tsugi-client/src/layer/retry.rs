@@ -1,4 +1,4 @@
-//! Tries a call again where that cannot do anything twice; otherwise the failure goes up as it is.
+//! Repeats failed calls, but only where that cannot have an effect twice.
 
 mod budget;
 
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use rand::RngExt;
 use tokio::time::Sleep;
-use tsugi_protocol::answer::{
-    Answer, Call, CallFailure, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource, SentState,
-};
+use tsugi_protocol::answer::{Call, CallFailure, Fault, FaultCode, Outcome, ReplyEvent, ReplySource, SentState};
 
-use super::{TypedAnswer, reply};
+use super::TypedAnswer;
+use super::deadline::DeadlineLimits;
+use crate::backoff::{full_jitter, grown};
 use crate::config::{RestartPolicy, RetryPolicy};
+use crate::result::code_of_rpc;
 use crate::tool_table::{RepeatRule, ToolTable};
 use budget::RetryBudget;
 
-/// Repeats calls by a policy, where there is one, within a budget of one repeated call for five others.
+/// Repeats calls by a policy, where there is one, within a budget of one repeated call for every five.
 pub(crate) struct RetryLayer<A> {
     inner: Arc<A>,
     rules: Option<Arc<RetryRules>>,
@@ -31,6 +31,8 @@ struct RetryRules {
     tools: Arc<ToolTable>,
     policy: RetryPolicy,
     restart: RestartPolicy,
+    /// The limits on the whole call: a wait that does not fit into them is not begun.
+    limits: DeadlineLimits,
     budget: RetryBudget,
 }
 
@@ -42,8 +44,10 @@ impl<A> RetryLayer<A> {
         tools: Arc<ToolTable>,
         policy: Option<RetryPolicy>,
         restart: RestartPolicy,
+        limits: DeadlineLimits,
     ) -> Self {
-        let rules = |policy| Arc::new(RetryRules { server, tools, policy, restart, budget: RetryBudget::default() });
+        let budget = RetryBudget::default();
+        let rules = |policy| Arc::new(RetryRules { server, tools, policy, restart, limits, budget });
         Self { inner: Arc::new(inner), rules: policy.map(rules) }
     }
 
@@ -64,22 +68,18 @@ impl<A: TypedAnswer + 'static> TypedAnswer for RetryLayer<A> {
                 .start(call)
                 .map_err(|waiting| RetryReply { again: None, step: RetryStep::Asking(waiting) });
         };
+        // Every first try earns a part of a retry, whether it fails or not.
         rules.budget.earn();
-        let kept = call.clone();
+        let (kept, now) = (call.clone(), tokio::time::Instant::now());
         let step = match self.inner.start(call) {
             Ok(failed @ Outcome::Failed(_)) => RetryStep::Ended(failed),
+            Ok(outcome) if rules.repeats_tool_error(&outcome) => RetryStep::Ended(outcome),
             Ok(outcome) => return Ok(outcome),
             Err(waiting) => RetryStep::Asking(waiting),
         };
-        let (inner, rules) = (self.inner.clone(), rules.clone());
-        let again = RetryAttempt { inner, rules, call: kept, retries: 0, worst: SentState::NotSent };
+        let (inner, rules, worst) = (self.inner.clone(), rules.clone(), SentState::NotSent);
+        let again = RetryAttempt { inner, rules, call: kept, retries: 0, worst, began: now, last_sign: now };
         Err(RetryReply { again: Some(again), step })
-    }
-}
-
-impl<A: TypedAnswer + 'static> Answer for RetryLayer<A> {
-    fn answer(&self, call: Call) -> Reply {
-        reply(self.start(call))
     }
 }
 
@@ -102,12 +102,29 @@ impl RetryRules {
 
     /// Whether this failure is of a kind that another try may mend.
     fn is_worth_it(&self, failure: &CallFailure) -> bool {
-        let listed = |code: &str| self.policy.retryable_errors.iter().any(|listed| listed == code);
         match failure {
             CallFailure::Fault(fault) if self.policy.retryable_errors.is_empty() => fault.retryable,
-            CallFailure::Fault(fault) => listed(fault.code.as_str()),
-            CallFailure::Upstream(error) => listed(&error.code().to_string()),
+            CallFailure::Fault(fault) => self.policy.lists(fault.code),
+            // A server's own error is listed by its number, or by the code that a tool's result shows for it.
+            CallFailure::Upstream(error) => {
+                let number = error.code().to_string();
+                self.policy.retryable_errors.contains(&number) || self.policy.lists(code_of_rpc(error))
+            }
         }
+    }
+
+    /// Whether this result says that the tool failed, and such failures are listed as worth another try.
+    fn repeats_tool_error(&self, outcome: &Outcome) -> bool {
+        self.policy.lists(FaultCode::ExecutionFailed)
+            && matches!(outcome, Outcome::Complete(complete) if complete.is_tool_error())
+    }
+
+    /// How long to wait before a tool that failed is called again; `None` when its failure is the result.
+    fn delay_after_tool_error(&self, call: &Call, retries: u32) -> Option<Duration> {
+        if !self.is_safe(call, SentState::Failed) || retries >= self.policy.max_retries {
+            return None;
+        }
+        self.budget.spend().then(|| self.jittered(retries))
     }
 
     /// How long to wait before retry number `retries + 1`; `None` when there is none.
@@ -116,10 +133,12 @@ impl RetryRules {
             CallFailure::Fault(fault) => fault.sent,
             CallFailure::Upstream(_) => SentState::Failed,
         };
+        // Nothing would bring the server back during the wait.
         let stays_down = self.restart == RestartPolicy::Never && is_down(failure);
         if !self.is_safe(call, sent) || stays_down || is_hopeless(failure) {
             return None;
         }
+        // The connection broke under the call. The next one takes it at once, without using up a retry.
         if is_unsent(failure) && retries == 0 {
             return self.budget.spend().then_some(Duration::ZERO);
         }
@@ -130,17 +149,20 @@ impl RetryRules {
         self.budget.spend().then_some(wait)
     }
 
+    fn jittered(&self, retries: u32) -> Duration {
+        let policy = &self.policy;
+        full_jitter(grown(policy.initial_delay, policy.backoff_multiplier, retries, policy.max_delay))
+    }
+
     /// A random part of the longest wait, or as long as the server asks; `None` when that is too long.
     fn wait(&self, failure: &CallFailure, retries: u32) -> Option<Duration> {
-        let grown =
-            self.policy.initial_delay.as_secs_f64() * self.policy.backoff_multiplier.max(1.0).powi(retries as i32);
-        let longest = grown.min(self.policy.max_delay.as_secs_f64()).max(0.0);
-        let random = Duration::from_secs_f64(longest * rand::rng().random::<f64>());
+        let random = self.jittered(retries);
         let asked = match failure {
             CallFailure::Fault(fault) => fault.retry_after_ms.map(Duration::from_millis),
             CallFailure::Upstream(_) => None,
         };
         match asked {
+            // Better to return the refusal now than to block the caller for minutes.
             Some(asked) if asked > self.policy.max_delay => None,
             Some(asked) => Some(random.max(asked)),
             None => Some(random),
@@ -148,13 +170,13 @@ impl RetryRules {
     }
 }
 
-/// The server's process is gone: where nobody starts it again, another try can only say so less well.
+/// The server's process is gone. Where it is not restarted, another try would only blur the reason.
 fn is_down(failure: &CallFailure) -> bool {
     let CallFailure::Fault(fault) = failure else { return false };
     matches!(fault.code, FaultCode::ServerCrashed | FaultCode::ServerNotRunning)
 }
 
-/// The server is not running, and will not before somebody does something about it.
+/// The server is not running, and does not come back by itself.
 fn is_hopeless(failure: &CallFailure) -> bool {
     matches!(failure, CallFailure::Fault(fault) if fault.code == FaultCode::ServerNotRunning && !fault.retryable)
 }
@@ -189,6 +211,9 @@ struct RetryAttempt<A> {
     retries: u32,
     /// The least that is known about the effect of all tries together.
     worst: SentState,
+    began: tokio::time::Instant,
+    /// The last sign of life, from which the limit on silence counts.
+    last_sign: tokio::time::Instant,
 }
 
 impl<A: TypedAnswer> RetryAttempt<A> {
@@ -202,9 +227,11 @@ impl<A: TypedAnswer> RetryAttempt<A> {
     /// What to do after a failure: wait for another try, or the outcome to give.
     fn after(&mut self, failure: CallFailure) -> Result<Duration, Outcome> {
         if let CallFailure::Fault(fault) = &failure {
+            // One try with an unknown fate makes the fate of the whole call unknown.
             self.worst = less_known(self.worst, fault.sent);
         }
-        match self.rules.next_delay(&self.call, &failure, self.retries) {
+        let delay = self.rules.next_delay(&self.call, &failure, self.retries);
+        match delay.filter(|wait| self.has_time_for(*wait)) {
             Some(wait) => {
                 self.retries += 1;
                 self.note(&failure, wait);
@@ -214,7 +241,22 @@ impl<A: TypedAnswer> RetryAttempt<A> {
         }
     }
 
-    /// Tells somebody who looks at the call what another try is for, and how long it waits.
+    /// Whether a wait ends before the call's time does. If not, the failure at hand says more than a timeout would.
+    fn has_time_for(&self, wait: Duration) -> bool {
+        let (idle, total) = self.rules.limits.for_call(&self.call);
+        wait < idle.saturating_sub(self.last_sign.elapsed()) && wait < total.saturating_sub(self.began.elapsed())
+    }
+
+    /// The wait before a tool that failed is called again; `None` when its failure is the result.
+    fn after_tool_error(&mut self) -> Option<Duration> {
+        let wait = self.rules.delay_after_tool_error(&self.call, self.retries)?;
+        self.has_time_for(wait).then(|| {
+            self.retries += 1;
+            wait
+        })
+    }
+
+    /// Adds to the timeline what another try is for, and how long it waits.
     fn note(&self, failure: &CallFailure, wait: Duration) {
         let Some(timeline) = &self.call.options.timeline else { return };
         let (now, why) = (Instant::now(), failure.to_rpc().message());
@@ -229,6 +271,7 @@ impl<A: TypedAnswer> RetryAttempt<A> {
             upstream => return upstream,
         };
         let most = self.rules.policy.max_retries;
+        // It failed for another reason than too many tries, so the fault itself is the answer.
         if most == 0 || self.retries < most {
             cause.sent = self.worst;
             return CallFailure::Fault(cause);
@@ -272,12 +315,22 @@ impl<A: TypedAnswer> ReplySource for RetryReply<A> {
             let event = std::task::ready!(this.step(context));
             let Some(again) = &mut this.again else { return event.map_or(Poll::Pending, Poll::Ready) };
             this.step = match event {
+                // The wait is over.
                 None => again.ask(),
                 Some(ReplyEvent::Done(Outcome::Failed(failure))) => match again.after(failure) {
                     Ok(wait) => RetryStep::Waiting(Box::pin(tokio::time::sleep(wait))),
                     Err(outcome) => return Poll::Ready(ReplyEvent::Done(outcome)),
                 },
-                Some(event) => return Poll::Ready(event),
+                Some(ReplyEvent::Done(outcome)) if again.rules.repeats_tool_error(&outcome) => {
+                    match again.after_tool_error() {
+                        Some(wait) => RetryStep::Waiting(Box::pin(tokio::time::sleep(wait))),
+                        None => return Poll::Ready(ReplyEvent::Done(outcome)),
+                    }
+                }
+                Some(event) => {
+                    again.last_sign = tokio::time::Instant::now();
+                    return Poll::Ready(event);
+                }
             };
         }
     }

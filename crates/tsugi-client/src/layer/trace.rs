@@ -19,7 +19,6 @@ pub(crate) struct TraceLayer<A> {
 }
 
 impl<A> TraceLayer<A> {
-    /// Around `inner`.
     pub(crate) fn new(inner: A, config: &ServerConfig) -> Self {
         let quiet = config.tools.iter().filter(|(_, tool)| tool.is_quiet).map(|(name, _)| name.clone()).collect();
         Self { inner, server: config.name.as_str().into(), quiet }

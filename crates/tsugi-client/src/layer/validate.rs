@@ -1,5 +1,6 @@
-//! Arguments and structured results checked against a tool's own schemas, in words a model can act on.
+//! Checks arguments and structured results against a tool's schemas, with errors that a model can act on.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,23 +17,47 @@ use tsugi_schema::validate::{SchemaViolations, ValidationLimits, Validator};
 use crate::config::ValidationMode;
 use crate::tool_table::{CHECKING, KnownTool, ToolTable};
 
-/// Checks calls of tools. A tool that the server has not told of passes, and one whose schema is careless; one whose
-/// schema is hostile is refused where checking is enforced.
+/// Checks calls of tools. A tool that is not in the server's list passes, and so does one whose schema is careless. One
+/// whose schema is hostile is refused where checking is enforced.
 #[derive(Clone)]
 pub(crate) struct ValidateLayer {
     inner: Arc<dyn Answer>,
     server: Arc<str>,
     tools: Arc<ToolTable>,
+    list: Option<ListSource>,
 }
 
+/// Waits until the server's list of tools is known, and starts the server for that. The call says how long it has.
+/// An error is the reason why the call cannot be made.
+pub(crate) type ListSource = Arc<dyn Fn(&Call) -> ListWait + Send + Sync>;
+type ListWait = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+
 impl ValidateLayer {
-    /// Around `inner`.
-    pub(crate) fn new(inner: Arc<dyn Answer>, server: Arc<str>, tools: Arc<ToolTable>) -> Self {
-        Self { inner, server, tools }
+    /// Around `inner`. Without a `list`, a call that comes before the server's tools are known passes unchecked.
+    pub(crate) fn new(
+        inner: Arc<dyn Answer>,
+        server: Arc<str>,
+        tools: Arc<ToolTable>,
+        list: Option<ListSource>,
+    ) -> Self {
+        Self { inner, server, tools, list }
+    }
+
+    /// Waits for the list before the call is checked.
+    fn after_listing(&self, listing: ListWait, call: Call) -> Reply {
+        let layer = Self { list: None, ..self.clone() };
+        Reply::from_pending_reply(async move {
+            match listing.await {
+                // Without a list after all, there is nothing to check against.
+                Ok(()) => layer.answer(call),
+                Err(fault) => Reply::fault(fault),
+            }
+        })
     }
 
     /// The fault to answer with instead of calling.
     fn refuse(&self, call: &Call, tool: &KnownTool) -> Option<Fault> {
+        // A hostile schema is refused even when its arguments would pass.
         if let Some(reason) = tool.refusal() {
             let message = format!("{:?} is not called, since it cannot be checked: {reason}", tool.name());
             let fault = Fault::new(FaultCode::CannotExecute, message).on_server(&self.server).on_tool(tool.name());
@@ -41,6 +66,7 @@ impl ValidateLayer {
         if tool.policy.arguments == ValidationMode::Off {
             return None;
         }
+        // The clock is read only for calls that are being traced.
         let timed = call.options.timeline.as_ref().map(|timeline| (timeline, Instant::now()));
         let fault = check_arguments(tool, call.params.get("arguments").as_ref());
         if let Some((timeline, began)) = timed {
@@ -51,13 +77,14 @@ impl ValidateLayer {
             return Some(fault);
         }
         let server = &self.server;
+        // Limited to one line a minute per tool.
         if tool.may_complain(Instant::now()) {
             tracing::warn!(target: CHECKING, %server, tool = tool.name(), "arguments do not fit: {}", fault.message);
         }
         None
     }
 
-    /// Compiles the schemas of a tool before its first call, where that holds up nobody else.
+    /// Compiles the schemas of a tool before its first call, on a thread where that blocks no other call.
     fn after_preparing(&self, tool: Arc<KnownTool>, call: Call) -> Reply {
         let layer = self.clone();
         Reply::from_pending_reply(async move {
@@ -72,7 +99,6 @@ impl ValidateLayer {
 
 /// What a look at a tool says of a call.
 enum SchemaLookup {
-    /// It is refused.
     Refuse(Fault),
     /// It passes, and its result is to be checked.
     Check(Arc<KnownTool>),
@@ -83,8 +109,12 @@ enum SchemaLookup {
 
 impl Answer for ValidateLayer {
     fn answer(&self, call: Call) -> Reply {
+        if let Some(list) = self.list.as_ref().filter(|_| self.tools.lacks_list_for(&call)) {
+            return self.after_listing(list(&call), call);
+        }
         let looked = self.tools.of(&call, |tool| {
             if !tool.is_prepared() {
+                // A large schema is compiled on another thread, a small one right here.
                 if !tool.is_light() {
                     return SchemaLookup::Prepare(tool.clone());
                 }
@@ -186,6 +216,7 @@ fn checked(server: &str, tool: &KnownTool, outcome: Outcome) -> Outcome {
 
 /// What is wrong with a result. A tool that failed need not give what it promises.
 fn check_result(tool: &KnownTool, body: &JsonObject) -> Option<Fault> {
+    // The schema describes success; an error result is free text.
     if is_error(body) {
         return None;
     }

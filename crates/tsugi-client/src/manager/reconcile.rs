@@ -8,7 +8,7 @@ use crate::connection::state::ConnectionState;
 use crate::server::ServerEvent;
 use tsugi_protocol::answer::Fault;
 
-/// How long a server that was replaced still takes calls: whoever looked its name up just before has the old handle.
+/// How long a replaced server still takes calls: a caller that looked its name up just before has the old handle.
 const LAST_CALLS: Duration = Duration::from_millis(250);
 
 /// One step of a reconciliation.
@@ -20,7 +20,7 @@ pub enum ReconcileStep {
     Start(String),
     /// A server whose settings changed: the new one starts, takes the name, and the old one drains.
     Replace(String),
-    /// A server that is no longer wanted.
+    /// A server that is not in the new set.
     Remove(String),
 }
 
@@ -29,10 +29,12 @@ pub enum ReconcileStep {
 pub struct PreparedServers(Vec<WantedServer>);
 
 enum WantedServer {
-    /// As it is.
     Kept(ServerConfig),
-    /// Started, but nobody knows it yet.
-    Fresh { held: RegisteredServer, replaces: ReplacedTarget },
+    /// Started, but not visible yet.
+    Fresh {
+        held: RegisteredServer,
+        replaces: ReplacedTarget,
+    },
 }
 
 /// What a fresh server takes the place of.
@@ -94,7 +96,7 @@ impl Manager {
                     let name = config.name.clone();
                     match found {
                         Some(index) => (old.remove(index), ReconcileStep::Keep(name)),
-                        // Somebody removed it meanwhile.
+                        // It was removed in between.
                         None => (self.spawn_server(config, None), ReconcileStep::Start(name)),
                     }
                 }

@@ -10,13 +10,12 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tsugi_protocol::answer::{Call, Outcome, Reply, ReplyEvent, ReplySource};
 
+use super::questions::QuestionOwners;
 use crate::server::Instance;
-
-type QuestionOwners = moka::sync::Cache<String, u64>;
 
 /// An instance. Its task ends with it, unless it is the first, which belongs to the server.
 pub(super) struct PoolMember {
-    inner: Arc<Instance>,
+    instance: Arc<Instance>,
     task: Option<AbortHandle>,
     number: u64,
     calls: AtomicUsize,
@@ -24,20 +23,20 @@ pub(super) struct PoolMember {
 }
 
 impl PoolMember {
-    pub(super) fn first(inner: Arc<Instance>) -> Arc<Self> {
-        Self::new(inner, None, 0)
+    pub(super) fn first(instance: Arc<Instance>) -> Arc<Self> {
+        Self::new(instance, None, 0)
     }
 
-    pub(super) fn further(inner: Arc<Instance>, task: AbortHandle, number: u64) -> Arc<Self> {
-        Self::new(inner, Some(task), number)
+    pub(super) fn further(instance: Arc<Instance>, task: AbortHandle, number: u64) -> Arc<Self> {
+        Self::new(instance, Some(task), number)
     }
 
-    fn new(inner: Arc<Instance>, task: Option<AbortHandle>, number: u64) -> Arc<Self> {
-        Arc::new(Self { inner, task, number, calls: AtomicUsize::new(0), used: Mutex::new(Instant::now()) })
+    fn new(instance: Arc<Instance>, task: Option<AbortHandle>, number: u64) -> Arc<Self> {
+        Arc::new(Self { instance, task, number, calls: AtomicUsize::new(0), used: Mutex::new(Instant::now()) })
     }
 
-    pub(super) fn inner(&self) -> &Arc<Instance> {
-        &self.inner
+    pub(super) fn instance(&self) -> &Arc<Instance> {
+        &self.instance
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -49,12 +48,12 @@ impl PoolMember {
     }
 
     pub(super) fn is_running(&self) -> bool {
-        self.inner.is_live()
+        self.instance.is_live()
     }
 
-    /// No call, no parked call, nobody who watches a resource of it.
+    /// No call in flight or parked, and no watched resource.
     pub(super) fn is_unused(&self) -> bool {
-        self.calls() == 0 && !self.inner.is_watched()
+        self.calls() == 0 && !self.instance.is_watched()
     }
 
     pub(super) fn last_used(&self) -> Instant {
@@ -62,7 +61,7 @@ impl PoolMember {
     }
 
     pub(super) async fn stop(&self) {
-        self.inner.stop().await;
+        self.instance.stop().await;
     }
 
     /// Marks it as used until the lease is dropped.
@@ -84,8 +83,8 @@ impl Drop for PoolMember {
 pub(super) struct InstanceLease(Arc<PoolMember>);
 
 impl InstanceLease {
-    pub(super) fn answer(self, call: Call, asked: QuestionOwners) -> Reply {
-        let reply = self.0.inner.forward(call);
+    pub(super) fn answer(self, call: Call, asked: Arc<QuestionOwners>) -> Reply {
+        let reply = self.0.instance.answer_via_connection(call);
         Reply::from_source(LeasedReply { reply, lease: self, asked })
     }
 }
@@ -100,7 +99,7 @@ impl Drop for InstanceLease {
 struct LeasedReply {
     reply: Reply,
     lease: InstanceLease,
-    asked: QuestionOwners,
+    asked: Arc<QuestionOwners>,
 }
 
 impl ReplySource for LeasedReply {

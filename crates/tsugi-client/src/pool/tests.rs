@@ -28,7 +28,7 @@ async fn world(set: impl FnOnce(&mut ServerConfig)) -> World {
     let command = JobCommand::new(scripted.program()).args(scripted.args());
     let command = scripted.env().into_iter().fold(command, |command, (name, value)| command.env(name, value));
     let mut config = ServerConfig::new("s", ConnectTarget::stdio(command));
-    config.era = EraChoice::Legacy;
+    (config.era, config.retry) = (EraChoice::Legacy, None);
     set(&mut config);
     let manager = Manager::new(ManagerOptions::default());
     let server = manager.register(config).unwrap();

@@ -1,4 +1,4 @@
-//! What Serena tells about code.
+//! The types of Serena's results.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct FindSymbol {
     pub include_body: bool,
     /// With what is within them, this many levels.
     pub depth: u32,
-    /// Also names that contain it.
+    /// Include names that contain it.
     pub is_part_of_name: bool,
 }
 
@@ -44,19 +44,13 @@ impl FindSymbol {
 /// What a symbol is, by the numbers of the Language Server Protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymbolKind {
-    /// A class.
     Class,
     /// A method of a class.
     Method,
-    /// An interface.
     Interface,
-    /// A function.
     Function,
-    /// A variable.
     Variable,
-    /// A constant.
     Constant,
-    /// A structure.
     Struct,
     /// Any other, by its number.
     Other(u32),
@@ -77,7 +71,6 @@ impl SymbolKind {
     }
 }
 
-/// A symbol.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct CodeSymbol {
     /// Its path of names, such as `Basket/total`.
@@ -86,7 +79,6 @@ pub struct CodeSymbol {
     /// What it is, in a word: `Class`, `Method`.
     #[serde(default)]
     pub kind: String,
-    /// The file.
     #[serde(rename = "relative_path", default)]
     pub path: String,
     /// Where it is defined.
@@ -95,7 +87,7 @@ pub struct CodeSymbol {
     /// Its source, when asked for.
     #[serde(default)]
     pub body: Option<String>,
-    /// Whatever else was told.
+    /// All other members.
     #[serde(flatten)]
     pub more: BTreeMap<String, Value>,
 }
@@ -103,10 +95,8 @@ pub struct CodeSymbol {
 /// The first and the last line, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub struct LineRange {
-    /// The first.
     #[serde(rename = "start_line")]
     pub first: u32,
-    /// The last.
     #[serde(rename = "end_line")]
     pub last: u32,
 }
@@ -117,9 +107,7 @@ pub type SymbolOverview = BTreeMap<String, Vec<Value>>;
 /// A symbol that refers to another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SymbolReference {
-    /// In which file.
     pub path: String,
-    /// What it is.
     pub kind: String,
     /// The symbol in which the reference stands.
     pub name: String,
@@ -130,7 +118,6 @@ pub struct SymbolReference {
 /// Lines that matched a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternHit {
-    /// In which file.
     pub path: String,
     /// The lines with their numbers, as Serena shows them.
     pub text: String,
@@ -139,10 +126,8 @@ pub struct PatternHit {
 /// What is in a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct DirectoryListing {
-    /// Directories.
     #[serde(default)]
     pub dirs: Vec<String>,
-    /// Files.
     #[serde(default)]
     pub files: Vec<String>,
 }

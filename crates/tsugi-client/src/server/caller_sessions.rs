@@ -1,14 +1,13 @@
-//! Sessions besides a server's first: without them a legacy server would know one client, and see all callers as it.
+//! Extra upstream sessions, one per set of client capabilities: without them a legacy server would see all callers as one.
 //!
-//! A legacy server hears once, in `initialize`, what its client can be asked for, and a server that speaks both eras
+//! A legacy server learns once, in `initialize`, what its client can be asked for, and a server that speaks both eras
 //! can often ask only in the legacy one. So over HTTP, where a session costs no process, a call that may make the
-//! server ask goes over a session on its caller's terms:
+//! server ask goes over a session with its caller's capabilities:
 //!
 //! - The server speaks the legacy era: a session for each distinct set of capabilities, made when first needed.
 //! - It speaks the modern era, and the caller the legacy one: the same, if the server takes a legacy session too.
 //!
-//! A session that cannot be had is not missed: the call then goes the usual way, and what its caller cannot answer is
-//! refused when the server asks.
+//! Without such a session the call goes the usual way, and a question that its caller cannot answer is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +26,7 @@ use crate::connection::state::ConnectionState;
 use crate::pool::sweep;
 use crate::seal::SealedState;
 
-/// How long a session that nobody uses is kept, unless the server has an idle time of its own.
+/// How long an unused session is kept, unless the server has an idle timeout.
 const IDLE: Duration = Duration::from_secs(300);
 /// How long after a failure a session is not tried again.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
@@ -45,7 +44,7 @@ struct CallerSessionTable {
     common: Arc<ManagerShared>,
     declared: AskableInputs,
     most: usize,
-    /// One for each set of capabilities, of which there are few; those that nobody uses rest.
+    /// One for each set of capabilities, of which there are few. Unused ones are closed.
     sessions: Mutex<Vec<Arc<CallerSession>>>,
     janitor: Mutex<Option<AbortHandle>>,
 }
@@ -53,7 +52,7 @@ struct CallerSessionTable {
 /// A session on the terms of some callers.
 struct CallerSession {
     askable: AskableInputs,
-    inner: Arc<Instance>,
+    instance: Arc<Instance>,
     task: AbortHandle,
     used: Mutex<Instant>,
     /// Until then it is not tried, as it failed.
@@ -67,8 +66,7 @@ impl Drop for CallerSession {
     }
 }
 
-/// An attempt to open a session, under way for everybody who wants it: how it ends is remembered also when nobody
-/// waits for it any more.
+/// An attempt to open a session, shared by all calls that want it. Its result is kept even when no call waits for it.
 struct SessionOpening {
     /// Whether it went well, once it is over.
     outcome: watch::Receiver<Option<bool>>,
@@ -115,8 +113,8 @@ impl CallerSessions {
     /// Adds what these sessions do.
     pub(super) fn add_to_status(&self, status: &mut ServerStatus) {
         for session in self.0.sessions.lock().iter() {
-            status.in_flight += session.inner.in_flight();
-            status.parked += session.inner.context.parked.len();
+            status.in_flight += session.instance.in_flight();
+            status.parked += session.instance.context.parked.len();
         }
     }
 
@@ -130,7 +128,7 @@ impl CallerSessions {
     pub(super) fn let_go(&self) {
         for session in std::mem::take(&mut *self.0.sessions.lock()) {
             session.give_up();
-            session.inner.let_go();
+            session.instance.let_go();
         }
     }
 
@@ -149,7 +147,7 @@ impl CallerSessions {
     }
 
     fn answer_over(&self, session: Arc<CallerSession>, call: Call) -> Reply {
-        if session.inner.is_live() {
+        if session.instance.is_live() {
             return session.forward(call);
         }
         if session.is_shut() || !self.0.make_room() {
@@ -182,13 +180,14 @@ impl Answer for CallerSessions {
 
 impl CallerSessionTable {
     fn route(self: &Arc<Self>, call: &Call) -> SessionRoute {
-        // No session is opened for a server that is no more; the first one says so.
+        // No session is opened for a removed server; the first instance returns the error.
         if self.first.is_let_go() {
             return SessionRoute::Usual;
         }
+        // Which era the server speaks decides everything below.
         let Some(identity) = self.first.known_identity() else { return SessionRoute::Unknown };
         if let Some(held) = self.held(call) {
-            // Whoever asked gets the answer.
+            // The session that asked gets the answer.
             return self.asking(&held).map_or(SessionRoute::Usual, SessionRoute::Over);
         }
         let client = &call.meta.client;
@@ -213,7 +212,7 @@ impl CallerSessionTable {
     fn asking(&self, held: &SealedState) -> Option<Arc<CallerSession>> {
         let SealedState::Parked(number) = held else { return None };
         let sessions = self.sessions.lock();
-        sessions.iter().find(|session| session.inner.context.parked.has(*number)).cloned()
+        sessions.iter().find(|session| session.instance.context.parked.has(*number)).cloned()
     }
 
     /// The session for callers that can be asked for this. It is opened when it is used.
@@ -223,17 +222,18 @@ impl CallerSessionTable {
             return known.clone();
         }
         let mut config = self.first.config.clone();
+        // A session that fails is not retried by itself: the call goes the usual way, and the next one tries again.
         (config.era, config.start, config.restart) = (EraChoice::Legacy, StartPolicy::Lazy, RestartPolicy::Never);
         if let (Era::Modern, ConnectTarget::Http(target)) = (first, &config.target) {
-            // Whoever speaks the modern era has nothing to do with the wire of 2024.
+            // A server that speaks the modern era does not speak the wire of 2024.
             config.target = ConnectTarget::StreamableHttp(target.clone());
         }
         let common = self.common.declaring(askable.to_capabilities());
         let place = InstanceRole::CallerSession(self.first.context.notices.clone());
-        let (inner, task) = Instance::spawn(config, &common, None, self.first.layers.clone(), place);
+        let (instance, task) = Instance::spawn(config, &common, None, self.first.layers.clone(), place);
         let used = Mutex::new(Instant::now());
         let (shut_until, opening) = (Mutex::default(), Mutex::default());
-        let session = Arc::new(CallerSession { askable, inner, task, used, shut_until, opening });
+        let session = Arc::new(CallerSession { askable, instance, task, used, shut_until, opening });
         sessions.push(session.clone());
         drop(sessions);
         self.look_after();
@@ -249,17 +249,18 @@ impl CallerSessionTable {
         });
     }
 
-    /// Makes room for one more session: the one that nobody has used for longest rests. False when all are in use.
+    /// Makes room for one more session by closing the one unused for longest. False when all are in use.
     fn make_room(&self) -> bool {
         let sessions = self.sessions.lock();
-        let open: Vec<&Arc<CallerSession>> = sessions.iter().filter(|session| session.inner.is_live()).collect();
+        let open: Vec<&Arc<CallerSession>> = sessions.iter().filter(|session| session.instance.is_live()).collect();
+        // Closed sessions stay in the list and cost nothing.
         if open.len() < self.most {
             return true;
         }
         let unused = open.into_iter().filter(|session| session.is_unused());
         match unused.min_by_key(|session| *session.used.lock()) {
             Some(oldest) => {
-                oldest.inner.rest();
+                oldest.instance.rest();
                 true
             }
             None => false,
@@ -268,8 +269,8 @@ impl CallerSessionTable {
 
     fn rest(&self, idle: Duration) {
         for session in self.sessions.lock().iter() {
-            if session.inner.is_live() && session.is_unused() && session.used.lock().elapsed() >= idle {
-                session.inner.rest();
+            if session.instance.is_live() && session.is_unused() && session.used.lock().elapsed() >= idle {
+                session.instance.rest();
             }
         }
     }
@@ -277,13 +278,13 @@ impl CallerSessionTable {
 
 impl CallerSession {
     fn is_unused(&self) -> bool {
-        self.inner.in_flight() == 0 && !self.inner.is_watched()
+        self.instance.in_flight() == 0 && !self.instance.is_watched()
     }
 
-    /// Makes a call, and notes that somebody uses the session.
+    /// Makes a call, and marks the session as used.
     fn forward(&self, call: Call) -> Reply {
         *self.used.lock() = Instant::now();
-        self.inner.forward(call)
+        self.instance.answer_via_connection(call)
     }
 
     fn is_shut(&self) -> bool {
@@ -322,22 +323,22 @@ impl CallerSession {
 
     async fn stop(&self) {
         self.give_up();
-        self.inner.stop().await;
+        self.instance.stop().await;
     }
 
     /// Connects; false when that fails, and then it is not tried again for a while.
     async fn open(&self) -> bool {
-        if self.inner.status.state() == ConnectionState::Failed {
-            // It was lost. Now somebody wants it.
-            self.inner.stop().await;
+        if self.instance.status.state() == ConnectionState::Failed {
+            // It was lost, and a call wants it now.
+            self.instance.stop().await;
         }
-        let limit = self.inner.options.handshake_timeout;
-        let fault = match tokio::time::timeout(limit, self.inner.connected()).await {
+        let limit = self.instance.options.handshake_timeout;
+        let fault = match tokio::time::timeout(limit, self.instance.connected()).await {
             Ok(Ok(_)) => return true,
             Ok(Err(fault)) => fault,
-            Err(_) => self.inner.late(),
+            Err(_) => self.instance.late(),
         };
-        tracing::debug!(server = %self.inner.config.name, %fault, "no session on the terms of a caller");
+        tracing::debug!(server = %self.instance.config.name, %fault, "no session on the terms of a caller");
         let is_refused = fault.stage == CallStage::Handshake && !fault.retryable;
         let wait = if is_refused { AFTER_REFUSAL } else { AFTER_FAILURE };
         *self.shut_until.lock() = Some(Instant::now() + wait);

@@ -14,9 +14,9 @@ use tsugi_transport::http::HttpTarget;
 use tsugi_transport::{Link, TransportError, sse, stdio, ws};
 
 use super::{Instance, ProcessRecord};
+use crate::backoff::{Backoff, BackoffVerdict, RetryPlan};
 use crate::config::{ConnectTarget, EraChoice};
 use crate::connection::ServerConnection;
-use crate::connection::backoff::{Backoff, BackoffVerdict};
 use crate::connection::context::ConnectionContext;
 use crate::connection::era_cache::KnownEra;
 use crate::connection::handshake::{self, HandshakeTerms};
@@ -25,39 +25,42 @@ use crate::connection::in_process::InProcessConnection;
 use crate::connection::state::ConnectionEvent;
 use crate::connection::stream::StreamConnection;
 use crate::error::{STDERR_LINES, connect_fault};
+use crate::plain_rpc;
 
 /// Connects and agrees. A memory of the era that proves wrong is forgotten, and the question asked.
 /// `give_up` ends the attempt: it fails, and nothing that it started is left.
 pub(super) async fn connect(
-    inner: &Arc<Instance>,
+    instance: &Arc<Instance>,
     backoff: &mut Backoff,
     give_up: &CancellationToken,
 ) -> Result<ServerConnection, Fault> {
-    let connected = try_ways(inner, backoff, give_up).await;
+    let connected = try_ways(instance, backoff, give_up).await;
     match &connected {
         // Nothing was found out.
-        Ok(connection) if inner.config.era != EraChoice::Auto && connection.known().framing == FramingKind::Line => {}
-        Ok(connection) => inner.memory.set(&inner.config.target, connection.known()),
-        Err(_) => inner.memory.forget(&inner.config.target),
+        Ok(connection) if instance.config.era != EraChoice::Auto && connection.known().framing == FramingKind::Line => {
+        }
+        Ok(connection) => instance.memory.set(&instance.config.target, connection.known()),
+        Err(_) => instance.memory.forget(&instance.config.target),
     }
-    connected.map_err(|fault| fault.on_server(&inner.context.server))
+    connected.map_err(|fault| fault.on_server(&instance.context.server))
 }
 
-/// Tries one way of opening and, where it may help, others. These are tried at once only after a first
-/// failure, and what that was is told; in a row of failures the ways take turns, so that a server that dies at once is not started twice
-/// for each attempt.
+/// Tries one way of opening and, where they may help, others. After a first failure the others are tried at once, and
+/// the first failure is reported. In a row of failures the ways take turns, so that a server that dies at once is not
+/// started twice per attempt.
 async fn try_ways(
-    inner: &Arc<Instance>,
+    instance: &Arc<Instance>,
     backoff: &mut Backoff,
     give_up: &CancellationToken,
 ) -> Result<ServerConnection, Fault> {
-    let is_second = inner.tries_second_way.swap(false, Ordering::Relaxed);
+    let is_second = instance.tries_second_way.swap(false, Ordering::Relaxed);
     let is_first_failure = backoff.failures() == 0;
-    let mut terms = HandshakeTerms::new(inner.config.era, inner.memory.get(&inner.config.target));
+    let mut terms = HandshakeTerms::new(instance.config.era, instance.memory.get(&instance.config.target));
+    // The first way failed last time, so this attempt starts with the other one.
     if is_second && terms.opening().is_none() {
         terms.choice = EraChoice::Legacy;
     }
-    let first = match attempt(inner, terms, give_up).await {
+    let first = match attempt(instance, terms, give_up).await {
         Ok(connection) => return Ok(connection),
         Err(fault) => fault,
     };
@@ -65,14 +68,15 @@ async fn try_ways(
     while let Some(other) = other_terms(terms, &last) {
         let is_guess = other.framing == FramingKind::ContentLength;
         if !is_first_failure || give_up.is_cancelled() {
-            inner.tries_second_way.store(!is_guess, Ordering::Relaxed);
+            instance.tries_second_way.store(!is_guess, Ordering::Relaxed);
             break;
         }
+        // Every start counts, even those of one attempt: otherwise a crash loop would be noticed too late.
         let verdict = backoff.failed(Instant::now());
-        if is_guess && !matches!(verdict, BackoffVerdict::RetryAfter(_)) {
+        if is_guess && !matches!(verdict, BackoffVerdict::Retry(RetryPlan { is_down: false, .. })) {
             break;
         }
-        last = match attempt(inner, other, give_up).await {
+        last = match attempt(instance, other, give_up).await {
             Ok(connection) => return Ok(connection),
             Err(fault) => fault,
         };
@@ -87,6 +91,7 @@ fn other_terms(terms: HandshakeTerms, fault: &Fault) -> Option<HandshakeTerms> {
     let died = fault.code == FaultCode::ServerCrashed && fault.stage == CallStage::Handshake;
     let legacy = HandshakeTerms::new(EraChoice::Legacy, None);
     match (terms.choice, terms.remembered) {
+        // What was remembered may be outdated: the server may speak another era since an update.
         (choice, Some(_)) if fault.stage == CallStage::Handshake => {
             let is_different = choice == EraChoice::Auto || terms.framing == FramingKind::ContentLength;
             is_different.then(|| HandshakeTerms::new(choice, None))
@@ -100,15 +105,15 @@ fn other_terms(terms: HandshakeTerms, fault: &Fault) -> Option<HandshakeTerms> {
 }
 
 async fn attempt(
-    inner: &Arc<Instance>,
+    instance: &Arc<Instance>,
     terms: HandshakeTerms,
     give_up: &CancellationToken,
 ) -> Result<ServerConnection, Fault> {
-    let opening = ConnectAttempt { inner, terms, give_up };
-    match &inner.config.target {
+    let opening = ConnectAttempt { instance, terms, give_up };
+    match &instance.config.target {
         ConnectTarget::Stdio(command) => {
             // A process that is being started is waited for, so that it can be ended.
-            let link = stdio::connect((**command).clone(), inner.config.job.0.clone(), terms.framing).await;
+            let link = stdio::connect((**command).clone(), instance.config.job.0.clone(), terms.framing).await;
             opening.over_stream(link).await
         }
         ConnectTarget::WebSocket(target) => opening.unless_given_up(opening.over_web_socket(target)).await,
@@ -117,7 +122,8 @@ async fn attempt(
         ConnectTarget::StreamableHttp(target) => {
             opening.unless_given_up(opening.over_http(target.clone(), false)).await
         }
-        ConnectTarget::InProcess(server) => opening.unless_given_up(in_process(inner, server.clone())).await,
+        ConnectTarget::PlainRpc(target) => opening.unless_given_up(opening.over_plain_rpc(target.clone())).await,
+        ConnectTarget::InProcess(server) => opening.unless_given_up(in_process(instance, server.clone())).await,
         ConnectTarget::Link(source) => opening.over_stream(Ok(source.connect())).await,
     }
 }
@@ -125,14 +131,14 @@ async fn attempt(
 /// One way of opening.
 #[derive(Clone, Copy)]
 struct ConnectAttempt<'a> {
-    inner: &'a Arc<Instance>,
+    instance: &'a Arc<Instance>,
     terms: HandshakeTerms,
     give_up: &'a CancellationToken,
 }
 
 impl ConnectAttempt<'_> {
     async fn unless_given_up<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        let stopped = || self.inner.context.fault(FaultCode::ServerNotRunning, "the server was stopped");
+        let stopped = || self.instance.context.fault(FaultCode::ServerNotRunning, "the server was stopped");
         tokio::select! {
             done = work => done,
             () = self.give_up.cancelled() => Err(stopped()),
@@ -141,20 +147,27 @@ impl ConnectAttempt<'_> {
 
     async fn over_stream(&self, link: Result<Link, TransportError>) -> Result<ServerConnection, Fault> {
         let link = link.map_err(|error| connect_fault(&error))?;
-        self.inner.begin_log(link.job.as_ref().map(ProcessRecord::of));
-        self.inner.wire_up();
-        let mux = StreamConnection::start(self.inner.context.clone(), link);
-        match self.unless_given_up(handshake::over_stream(&self.inner.context, &mux, self.terms)).await {
+        // Before the handshake, so that the output of a server that never gets that far is kept.
+        self.instance.begin_log(link.job.as_ref().map(ProcessRecord::of));
+        self.instance.wire_up();
+        let mux = StreamConnection::start(self.instance.context.clone(), link);
+        match self.unless_given_up(handshake::over_stream(&self.instance.context, &mux, self.terms)).await {
             Ok(identity) => {
                 mux.agree(identity);
                 Ok(ServerConnection::Stream(Arc::new(mux)))
             }
             Err(fault) => {
-                let fault = with_last_words(fault, &mux, &self.inner.context);
+                let fault = with_last_words(fault, &mux, &self.instance.context);
                 mux.close().await;
                 Err(fault)
             }
         }
+    }
+
+    async fn over_plain_rpc(&self, target: HttpTarget) -> Result<ServerConnection, Fault> {
+        let connection = plain_rpc::open(self.instance.context.clone(), target).await?;
+        self.instance.wire_up();
+        Ok(ServerConnection::InProcess(Arc::new(connection)))
     }
 
     async fn over_web_socket(&self, target: &HttpTarget) -> Result<ServerConnection, Fault> {
@@ -168,18 +181,26 @@ impl ConnectAttempt<'_> {
     }
 
     async fn over_http(&self, target: HttpTarget, may_be_sse: bool) -> Result<ServerConnection, Fault> {
-        let opened = http::open(self.inner.context.clone(), target.clone(), self.terms).await?;
-        self.inner.wire_up();
+        let opened = http::open(self.instance.context.clone(), target.clone(), self.terms).await?;
+        self.instance.wire_up();
         match opened {
-            HttpOpening::Exchange(exchange) => Ok(ServerConnection::Http(Arc::new(*exchange))),
+            HttpOpening::Exchange(exchange) => {
+                self.instance.status.set_transport("http");
+                Ok(ServerConnection::Http(Arc::new(*exchange)))
+            }
             HttpOpening::MaybeSse(fault) if !may_be_sse => Err(fault),
-            // What the first wire said explains more than that the second one failed too.
-            HttpOpening::MaybeSse(fault) => self.over_sse(target).await.map_err(|_| fault),
+            HttpOpening::MaybeSse(fault) => {
+                // The first wire's failure explains more than that the second one failed too.
+                let connection = self.over_sse(target).await.map_err(|_| fault)?;
+                self.instance.status.set_transport("sse");
+                Ok(connection)
+            }
         }
     }
 }
 
-/// What a server that never agreed said meanwhile: on its standard error, and on its output instead of messages.
+/// Adds what a server that never finished the handshake wrote: on its standard error, and on its output instead of
+/// messages.
 fn with_last_words(fault: Fault, mux: &StreamConnection, context: &ConnectionContext) -> Fault {
     let fault = match mux.job() {
         Some(job) if fault.process.is_none() => {
@@ -190,8 +211,8 @@ fn with_last_words(fault: Fault, mux: &StreamConnection, context: &ConnectionCon
     };
     match context.noise.lines().first() {
         Some(_) => fault.with_hint(
-            "it writes to its standard output what is no message, which many clients cannot bear: \
-             have it write such lines to standard error, see `tsugi doctor`",
+            "it writes lines to its standard output that are not messages, which breaks many clients: \
+             have it write them to standard error, see `tsugi doctor`",
         ),
         None => fault,
     }
@@ -203,13 +224,18 @@ impl ProcessRecord {
     }
 }
 
-async fn in_process(inner: &Arc<Instance>, server: Arc<dyn Answer>) -> Result<ServerConnection, Fault> {
-    inner.wire_up();
-    let unacceptable = |why: &str| inner.context.fault(FaultCode::InvalidResponse, format!("server/discover: {why}"));
+async fn in_process(instance: &Arc<Instance>, server: Arc<dyn Answer>) -> Result<ServerConnection, Fault> {
+    instance.wire_up();
+    let unacceptable =
+        |why: &str| instance.context.fault(FaultCode::InvalidResponse, format!("server/discover: {why}"));
     match server.answer(Call::bare(Method::Discover)).outcome().await {
         Outcome::Complete(complete) => {
             let identity = session::read_discover_result(&complete.body).map_err(unacceptable)?;
-            Ok(ServerConnection::InProcess(Arc::new(InProcessConnection::new(inner.context.clone(), server, identity))))
+            Ok(ServerConnection::InProcess(Arc::new(InProcessConnection::new(
+                instance.context.clone(),
+                server,
+                identity,
+            ))))
         }
         Outcome::Failed(CallFailure::Fault(fault)) => Err(*fault),
         Outcome::Failed(CallFailure::Upstream(error)) => Err(unacceptable(&error.message())),

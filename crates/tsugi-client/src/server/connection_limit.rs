@@ -1,4 +1,4 @@
-//! No more connections than allowed over all servers together: the one unused for longest makes room for a new one.
+//! Limits the connections of all servers together: the one unused for longest is closed for a new one.
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -15,7 +15,7 @@ use tsugi_protocol::answer::{Fault, FaultCode, Reply, ReplyEvent, ReplySource};
 use super::{Instance, InstanceRole};
 use crate::config::ConnectTarget;
 
-/// How often somebody who waits looks for a connection that fell out of use.
+/// How often a waiter looks for a connection that has fallen out of use.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The connections that a manager may have. A server in this process needs none of them.
@@ -29,7 +29,7 @@ pub(crate) struct ConnectionLimit {
 }
 
 pub(super) struct OccupiedSlot {
-    inner: Weak<Instance>,
+    instance: Weak<Instance>,
     pub(super) is_leaving: bool,
 }
 
@@ -41,24 +41,26 @@ impl ConnectionLimit {
         Arc::new(Self { most, free, taken, waiting, uses })
     }
 
-    /// Waits in line until there is a seat, and has what is unused make room; `None` when given up.
-    async fn take(self: &Arc<Self>, inner: &Arc<Instance>, give_up: &CancellationToken) -> Option<ConnectionSlot> {
+    /// Waits for a slot, closing an unused connection for it; `None` when given up.
+    async fn take(self: &Arc<Self>, instance: &Arc<Instance>, give_up: &CancellationToken) -> Option<ConnectionSlot> {
+        // The usual case neither counts as a waiter nor looks for a connection to close.
         let permit = match self.free.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => self.wait(give_up).await?,
         };
-        let inner = Arc::downgrade(inner);
-        self.taken.lock().push(OccupiedSlot { inner: inner.clone(), is_leaving: false });
-        Some(ConnectionSlot { seats: self.clone(), inner, _permit: permit })
+        let instance = Arc::downgrade(instance);
+        self.taken.lock().push(OccupiedSlot { instance: instance.clone(), is_leaving: false });
+        Some(ConnectionSlot { seats: self.clone(), instance, _permit: permit })
     }
 
     async fn wait(&self, give_up: &CancellationToken) -> Option<OwnedSemaphorePermit> {
         let _waiting = WaiterCount::new(&self.waiting);
         let mut acquiring = std::pin::pin!(self.free.clone().acquire_owned());
         loop {
+            // Again in every round: a connection that was in use may be free by now.
             self.make_room();
             tokio::select! {
-                // A seat that has become free is looked at first: nobody has to leave for it any more.
+                // A free slot is taken first: no connection has to be closed for it.
                 biased;
                 permit = &mut acquiring => return permit.ok(),
                 () = give_up.cancelled() => return None,
@@ -67,19 +69,20 @@ impl ConnectionLimit {
         }
     }
 
-    /// Lets the one unused for longest rest, unless as many are leaving as somebody waits for.
+    /// Closes the connection unused for longest, unless as many are closing as there are waiters.
     fn make_room(&self) {
         let mut taken = self.taken.lock();
+        // One connection per waiter is enough; closing takes a moment.
         if taken.iter().filter(|taken| taken.is_leaving).count() >= self.waiting.load(Relaxed) {
             return;
         }
         let unused = taken.iter_mut().filter_map(|taken| {
-            let inner = taken.inner.upgrade().filter(|inner| !taken.is_leaving && inner.may_leave())?;
-            Some((taken, inner))
+            let instance = taken.instance.upgrade().filter(|instance| !taken.is_leaving && instance.may_leave())?;
+            Some((taken, instance))
         });
-        if let Some((taken, inner)) = unused.min_by_key(|(_, inner)| inner.last_use()) {
-            tracing::info!(server = %inner.config.name, "a connection that was not used makes room for another");
-            taken.is_leaving = inner.rest();
+        if let Some((taken, instance)) = unused.min_by_key(|(_, instance)| instance.last_use()) {
+            tracing::info!(server = %instance.config.name, "an unused connection is closed for another");
+            taken.is_leaving = instance.rest();
         }
     }
 }
@@ -87,52 +90,58 @@ impl ConnectionLimit {
 /// The right to have a connection, until it is dropped.
 pub(super) struct ConnectionSlot {
     seats: Arc<ConnectionLimit>,
-    inner: Weak<Instance>,
+    instance: Weak<Instance>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.seats.taken.lock().retain(|taken| !taken.inner.ptr_eq(&self.inner));
+        self.seats.taken.lock().retain(|taken| !taken.instance.ptr_eq(&self.instance));
     }
 }
 
-/// How one instance uses the seats of its manager.
+/// How one instance uses the slots of its manager.
 pub(super) struct ConnectionUsage {
     pub(super) seats: Arc<ConnectionLimit>,
     last: AtomicU64,
-    /// Who uses the connection or waits for it: it is not taken away from them.
+    /// How many use the connection or wait for it. It is not closed while there are any.
     users: AtomicUsize,
     is_waiting: AtomicBool,
 }
 
 impl ConnectionUsage {
-    /// For an instance with this target; `None` when it needs no seat.
+    /// For an instance with this target; `None` when it needs no slot.
     pub(super) fn of(target: &ConnectTarget, seats: Option<&Arc<ConnectionLimit>>) -> Option<Self> {
         let seats = seats.filter(|_| !matches!(target, ConnectTarget::InProcess(_)))?.clone();
         let (last, users, is_waiting) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         Some(Self { seats, last, users, is_waiting })
     }
 
-    /// The connection does not leave: somebody needs it after all.
-    pub(super) fn stay(&self, inner: &Instance) {
+    /// The connection stays: it is needed after all.
+    pub(super) fn stay(&self, instance: &Instance) {
         let mut taken = self.seats.taken.lock();
-        if let Some(taken) = taken.iter_mut().find(|taken| std::ptr::eq(taken.inner.as_ptr(), inner)) {
+        if let Some(taken) = taken.iter_mut().find(|taken| std::ptr::eq(taken.instance.as_ptr(), instance)) {
             taken.is_leaving = false;
         }
     }
 }
 
-/// Somebody who uses the connection of an instance or waits for it.
+/// Marks an instance's connection as used, or waited for, until it is dropped.
 pub(super) struct UsageGuard(Arc<Instance>);
 
 impl UsageGuard {
-    pub(super) fn of(inner: &Arc<Instance>) -> Self {
-        if let Some(usage) = &inner.usage {
+    pub(super) fn of(instance: &Arc<Instance>) -> Self {
+        if let Some(usage) = &instance.usage {
             usage.last.store(usage.seats.uses.fetch_add(1, Relaxed) + 1, Relaxed);
+            // `SeqCst`: the task that closes idle connections must see this before it decides.
             usage.users.fetch_add(1, SeqCst);
         }
-        Self(inner.clone())
+        Self(instance.clone())
+    }
+
+    /// The reply, which keeps the connection from being closed for another until it is done or dropped.
+    pub(super) fn hold_during(self, reply: Reply) -> Reply {
+        Reply::from_source(UsageReply { reply, _user: self })
     }
 }
 
@@ -156,14 +165,8 @@ impl ReplySource for UsageReply {
     }
 }
 
-/// Asks, and keeps the connection from leaving meanwhile.
-pub(super) fn answer_in_use(inner: &Arc<Instance>, ask: impl FnOnce(&Arc<Instance>) -> Reply) -> Reply {
-    let user = UsageGuard::of(inner);
-    Reply::from_source(UsageReply { reply: ask(inner), _user: user })
-}
-
 impl Instance {
-    /// A seat for a connection, where one is needed.
+    /// A slot for a connection, where one is needed.
     pub(super) async fn acquire_slot(
         self: &Arc<Self>,
         give_up: &CancellationToken,
@@ -185,7 +188,7 @@ impl Instance {
         Some(fault.with_hint("raise `maxConnections` of `options`"))
     }
 
-    /// Whether nobody would miss the connection now: it is up, what it offers is known, and nothing is under way.
+    /// Whether the connection can be closed now: it is up, the catalog is known, and nothing is in flight.
     pub(super) fn may_leave(&self) -> bool {
         let is_known = matches!(self.role, InstanceRole::CallerSession(_)) || self.catalog.load().is_some();
         let is_used = self.usage.as_ref().is_some_and(|usage| usage.users.load(SeqCst) > 0);
@@ -197,7 +200,7 @@ impl Instance {
     }
 }
 
-/// Counts somebody until dropped.
+/// Counts a waiter until it is dropped.
 struct WaiterCount<'a>(&'a AtomicUsize);
 
 impl<'a> WaiterCount<'a> {

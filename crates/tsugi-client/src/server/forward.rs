@@ -1,4 +1,4 @@
-//! How a call finds its connection, waits for one, or hears why there is none.
+//! How a call finds its connection, waits for one, or fails with the reason why there is none.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +8,9 @@ use tsugi_protocol::answer::{Answer, Call, CallStage, Fault, FaultCode, FaultRea
 use tsugi_protocol::era::session;
 use tsugi_protocol::mcp::Method;
 
+use super::connection_limit::UsageGuard;
 use super::subscription::SubscribedUris;
-use super::{Instance, Server, connection_limit, listen, roots};
+use super::{Instance, Server, listen, roots};
 use crate::connection::ServerConnection;
 use crate::connection::state::ConnectionState;
 
@@ -20,12 +21,12 @@ pub(crate) struct LiveConnection {
 }
 
 impl LiveConnection {
-    /// Makes a call, and tells when to somebody who looks at it.
-    fn ask(&self, call: Call) -> Reply {
+    fn answer(&self, call: Call) -> Reply {
         if let Some(timeline) = &call.options.timeline {
             timeline.begin("upstream", Instant::now());
         }
         match call.method {
+            // Remembered, since several callers may subscribe to the same resource.
             Method::ResourcesSubscribe => self.taken.subscribe(&self.connection, call),
             _ => self.connection.answer(call),
         }
@@ -33,37 +34,39 @@ impl LiveConnection {
 }
 
 impl Instance {
-    /// Gives a call to the connection, and makes one when there is none.
-    pub(crate) fn forward(self: &Arc<Self>, call: Call) -> Reply {
-        if self.usage.is_some() {
-            return connection_limit::answer_in_use(self, |inner| inner.pass_on(call));
+    /// Answers a call over the connection, and connects first when there is none.
+    pub(crate) fn answer_via_connection(self: &Arc<Self>, call: Call) -> Reply {
+        // Taken before the connection is looked at: from here on it is not closed for another server.
+        let usage = self.usage.is_some().then(|| UsageGuard::of(self));
+        let reply = match &*self.live.load() {
+            Some(live) if !live.connection.is_ending() => live.answer(call),
+            _ => self.answer_once_connected(call),
+        };
+        match usage {
+            Some(usage) => usage.hold_during(reply),
+            None => reply,
         }
-        self.pass_on(call)
     }
 
-    fn pass_on(self: &Arc<Self>, call: Call) -> Reply {
-        if let Some(live) = &*self.live.load()
-            && !live.connection.is_ending()
-        {
-            return live.ask(call);
-        }
-        let inner = self.clone();
+    fn answer_once_connected(self: &Arc<Self>, call: Call) -> Reply {
+        let instance = self.clone();
         Reply::from_pending_reply(async move {
             let (timeline, began) = (call.options.timeline.clone(), Instant::now());
-            let connected = tokio::time::timeout(inner.wait_limit(&call), inner.connected()).await;
+            let connected = tokio::time::timeout(instance.wait_limit(&call), instance.connected()).await;
             if let Some(timeline) = timeline {
                 timeline.add("start", began, Instant::now(), Some("waits for the connection".to_owned()));
             }
             match connected {
-                Ok(Ok(live)) => live.ask(call),
+                Ok(Ok(live)) => live.answer(call),
                 Ok(Err(fault)) => Reply::fault(fault),
-                Err(_) => Reply::fault(inner.late()),
+                Err(_) => Reply::fault(instance.late()),
             }
         })
     }
 
-    /// Why calls cannot be made and waiting does not help.
-    pub(super) fn gone(&self) -> Option<Fault> {
+    /// Why a call fails at once: there is no connection, and waiting does not help. `seen` is how many attempts there
+    /// were when the call arrived.
+    pub(super) fn unavailable(&self, seen: u64) -> Option<Fault> {
         if self.is_let_go() {
             return Some(self.not_running("the server was removed", None).retryable(false));
         }
@@ -73,14 +76,26 @@ impl Instance {
         }
         let status = self.status.get();
         let why = match status.state {
+            ConnectionState::Failed | ConnectionState::Reconnecting if self.may_wake(seen) => return None,
             ConnectionState::Failed => "the server is not running",
             ConnectionState::Reconnecting if status.fault.as_ref().is_some_and(cannot_start) => {
                 "the server is not running"
             }
+            // An idle stop lets the call wait: it starts the server again right after.
             ConnectionState::Draining if !self.is_resting.load(Ordering::Relaxed) => "the server is being stopped",
             _ => return None,
         };
-        Some(self.not_running(why, status.fault))
+        let mut fault = self.not_running(why, status.fault);
+        match *self.wake_at.lock() {
+            Some(wake_at) => {
+                let wait = wake_at.saturating_duration_since(tokio::time::Instant::now());
+                fault.retry_after_ms = Some(wait.as_millis().max(1) as u64);
+            }
+            // It is not tried again by itself, and no call may wake it.
+            None if status.state == ConnectionState::Failed => fault.retryable = false,
+            None => {}
+        }
+        Some(fault)
     }
 
     pub(super) fn late(&self) -> Fault {
@@ -98,21 +113,23 @@ impl Instance {
         let message = format!("{why}: {}", cause.message);
         let (hint, process, stage) = (cause.hint.clone(), cause.process.clone(), cause.stage);
         let mut fault = Fault { message, hint, process, stage, ..fault };
+        // The caller learns the cause as if it were its own, with where it came from inside.
         fault.retryable = cause.retryable;
         fault.because(cause)
     }
 
-    /// The live connection, once there is one.
+    /// The live connection, once there is one. A server that is down is woken, if a call may do that now.
     pub(super) async fn connected(&self) -> Result<Arc<LiveConnection>, Fault> {
+        let seen = self.attempts();
         loop {
             let change = self.status.changed();
             if let Some(live) = self.live.load_full().filter(|live| !live.connection.is_ending()) {
                 return Ok(live);
             }
-            if let Some(fault) = self.gone() {
+            if let Some(fault) = self.unavailable(seen) {
                 return Err(fault);
             }
-            self.want_until(change).await;
+            self.want_until(change, seen).await;
         }
     }
 
@@ -121,7 +138,7 @@ impl Instance {
     }
 }
 
-/// Whether a server cannot be started before somebody does something about it.
+/// Whether a server cannot be started until something changes, such as a program that is missing.
 fn cannot_start(fault: &Fault) -> bool {
     fault.stage == CallStage::Spawn && !fault.retryable
 }
@@ -131,7 +148,7 @@ pub(super) struct InstanceAnswer(pub(super) Arc<Instance>);
 
 impl Answer for InstanceAnswer {
     fn answer(&self, call: Call) -> Reply {
-        self.0.forward(call)
+        self.0.answer_via_connection(call)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `subscriptions/listen` answered by us: whatever the server's era, its changes come this way.
+//! Answers `subscriptions/listen` for servers of both eras.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,19 +16,25 @@ use super::status::{ServerChange, ServerEvent};
 use super::watch_table::WatchGuard;
 use super::{Instance, InstanceCommand};
 
-/// A reply that acknowledges first and then tells changes until it is dropped. Notes carry no
+/// A reply that acknowledges first and then notifies of changes until it is dropped. The notifications carry no
 /// subscription id: that is the id of the request on the wire, which only the face knows.
-pub(super) fn reply(inner: &Arc<Instance>, call: &Call) -> Reply {
+pub(super) fn reply(instance: &Arc<Instance>, call: &Call) -> Reply {
     let wanted = call.params.get_object("notifications").unwrap_or_else(JsonObject::empty);
     let filter = SubscriptionFilter::from_object(&wanted);
-    let changes = inner.changes.subscribe();
-    let watch = inner.watches.add(filter.uris.iter().cloned());
+    let changes = instance.changes.subscribe();
+    let watch = instance.watches.add(filter.uris.iter().cloned());
     if !filter.uris.is_empty() {
-        inner.order(InstanceCommand::Watches);
+        instance.order(InstanceCommand::Watches);
     }
-    let server = inner.context.server.clone();
+    let server = instance.context.server.clone();
     let stream = Box::pin(changes_of(changes, server));
-    Reply::from_source(ChangeListener { inner: inner.clone(), filter, stream, is_acknowledged: false, _watch: watch })
+    Reply::from_source(ChangeListener {
+        instance: instance.clone(),
+        filter,
+        stream,
+        is_acknowledged: false,
+        _watch: watch,
+    })
 }
 
 type ServerEventStream = Pin<Box<dyn Stream<Item = ServerEvent> + Send>>;
@@ -49,7 +55,7 @@ fn changes_of(changes: broadcast::Receiver<ServerChange>, server: Arc<str>) -> i
 }
 
 struct ChangeListener {
-    inner: Arc<Instance>,
+    instance: Arc<Instance>,
     filter: SubscriptionFilter,
     stream: ServerEventStream,
     is_acknowledged: bool,
@@ -77,12 +83,12 @@ impl ReplySource for ChangeListener {
 impl Drop for ChangeListener {
     fn drop(&mut self) {
         if !self.filter.uris.is_empty() {
-            self.inner.order(InstanceCommand::Watches);
+            self.instance.order(InstanceCommand::Watches);
         }
     }
 }
 
-/// The notification that tells a change.
+/// The notification for a change.
 pub(crate) fn note(what: &ServerEvent) -> Option<RpcNotification> {
     let plain = |method| Some(RpcNotification::new(method, None));
     match what {

@@ -1,5 +1,5 @@
-//! What a server's processes wrote to their standard error, one after the other; without it, why a process crashed
-//! would be gone as soon as its successor runs.
+//! The standard error of a server's processes, one after the other: without it, the reason for a crash would be gone as
+//! soon as the next process runs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ impl Instance {
 }
 
 impl Server {
-    /// The last lines that its processes wrote to their standard error, also those before the newest one; a line of
-    /// ours stands between two processes.
+    /// The last lines that its processes wrote to their standard error, including those before the newest one. A line
+    /// of ours stands between two processes.
     pub fn log(&self, lines: usize) -> Vec<String> {
         let newest = self.stderr(lines);
         let mut log = self.instance.past_output.lines(lines - newest.len());

@@ -11,57 +11,59 @@ use crate::catalog::{Catalog, ListSelection, ListWire, fetch};
 use crate::connection::ServerConnection;
 use crate::stack;
 
-/// Fetches lists, tells what changed, and gives those that could not be fetched. What a server says has changed is
-/// told whatever it reads; quietly, only what reads differently than before, so that nobody notices a server that was
-/// started again, or a list that grew old and is still the same.
+/// Fetches lists, announces what changed, and returns those that could not be fetched. A change that the server
+/// notified of is announced in any case. With `is_quiet`, only a list whose content differs is, so that a restart or an
+/// expired list that is still the same goes unnoticed.
 pub(super) async fn refresh(
-    inner: &Arc<Instance>,
+    instance: &Arc<Instance>,
     connection: &ServerConnection,
     lists: ListSelection,
     is_quiet: bool,
 ) -> ListSelection {
-    let source = stack::plain(connection.clone(), &inner.config, &inner.options);
-    let old = inner.catalog.load_full();
+    let source = stack::plain(connection.clone(), &instance.config, &instance.options);
+    let old = instance.catalog.load_full();
     let identity = connection.identity();
     let wire = match connection {
         ServerConnection::Http(_) if identity.version.era() == Era::Modern => ListWire::ModernHttp,
         _ => ListWire::Other,
     };
-    let catalog = fetch(&source, &inner.options.profile, old.as_deref(), identity, lists, wire).await;
+    let catalog = fetch(&source, &instance.options.profile, old.as_deref(), identity, lists, wire).await;
     if let ServerConnection::Http(exchange) = connection {
         exchange.set_header_params(catalog.header_params());
     }
     let failed = catalog.failed(lists);
-    let is_first = matches!(inner.role, InstanceRole::Primary(_));
+    let is_first = matches!(instance.role, InstanceRole::Primary(_));
     if is_first {
-        inner.layers.tools.fill(&catalog);
+        instance.layers.tools.fill(&catalog);
     }
     let mut changes = changes_between(old.as_deref(), &catalog, lists.without(failed));
-    let shown = old.clone().or_else(|| inner.remembered.load_full());
+    let shown = old.clone().or_else(|| instance.remembered.load_full());
     if let Some(shown) = shown.filter(|_| is_quiet) {
         changes.retain(|what| !reads_the_same(&shown, &catalog, what));
     }
     let catalog = Arc::new(catalog);
-    inner.catalog.store(Some(catalog.clone()));
+    instance.catalog.store(Some(catalog.clone()));
     if is_first {
-        keep(inner, catalog);
+        keep(instance, catalog);
     }
-    inner.status.wake();
+    instance.status.wake();
     for what in changes {
-        inner.status.announce(what);
+        instance.status.announce(what);
     }
     failed
 }
 
 /// Writes down what the server offers, beside the work.
-fn keep(inner: &Arc<Instance>, catalog: Arc<Catalog>) {
-    let inner = inner.clone();
-    tokio::task::spawn_blocking(move || inner.manifests.save(&inner.config.name, &inner.config.target, &catalog));
+fn keep(instance: &Arc<Instance>, catalog: Arc<Catalog>) {
+    let instance = instance.clone();
+    tokio::task::spawn_blocking(move || {
+        instance.manifests.save(&instance.config.name, &instance.config.target, &catalog)
+    });
 }
 
 /// Whether a list is the one that was shown already, before the server was up or before it was away.
 fn reads_the_same(remembered: &Catalog, new: &Catalog, what: &ServerEvent) -> bool {
-    // The entries count: a new version of the server that offers the same is no change.
+    // Only the entries are compared: a new version of the server that offers the same is not a change.
     let same = |method, key| match (remembered.answer(&method), new.answer(&method)) {
         (Some(Outcome::Complete(one)), Some(Outcome::Complete(other))) => {
             one.body.get_bytes(key) == other.body.get_bytes(key)

@@ -1,4 +1,4 @@
-//! How a server stands, for everybody to see, and the changes that are told.
+//! A server's public status, and the changes that subscribers receive.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,7 +37,6 @@ pub struct ServerStatus {
     pub restarts: u32,
     /// Why it is not connected, or why it was not the last time.
     pub fault: Option<Fault>,
-    /// Calls in flight.
     pub in_flight: usize,
     /// Calls that wait for input.
     pub parked: usize,
@@ -70,29 +69,20 @@ impl LayerState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerChange {
-    /// Which server.
     pub server: Arc<str>,
-    /// What.
     pub what: ServerEvent,
 }
 
-/// What changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerEvent {
-    /// Its state.
     State,
-    /// Its tools.
     Tools,
-    /// Its prompts.
     Prompts,
     /// Its resources or templates.
     Resources,
-    /// One resource.
     ResourceUpdated(String),
-    /// It is new.
     Registered,
-    /// It is gone.
     Removed,
 }
 
@@ -131,6 +121,14 @@ impl StatusCell {
         self.status.lock().clone()
     }
 
+    pub(super) fn transport(&self) -> &'static str {
+        self.status.lock().transport
+    }
+
+    pub(super) fn set_transport(&self, transport: &'static str) {
+        self.status.lock().transport = transport;
+    }
+
     pub(super) fn state(&self) -> ConnectionState {
         self.status.lock().state
     }
@@ -138,11 +136,12 @@ impl StatusCell {
     /// Resolves with the next change after this call: look at the state after making it, then wait.
     pub(super) fn changed(&self) -> Pin<Box<OwnedNotified>> {
         let mut notified = Box::pin(self.waiters.clone().notified_owned());
+        // Registered now, so that a change between this call and the await is not missed.
         notified.as_mut().enable();
         notified
     }
 
-    /// Moves on. A happening that cannot happen in this state is a defect and changes nothing.
+    /// Applies an event. One that is impossible in this state is a defect, and changes nothing.
     pub(super) fn happen(&self, happening: ConnectionEvent, fault: Option<Fault>) {
         let mut status = self.status.lock();
         let Some(next) = status.state.after(happening) else {
@@ -153,6 +152,7 @@ impl StatusCell {
             status.since = SystemTime::now();
         }
         status.state = next;
+        // The last failure stays visible until the server is connected again.
         if fault.is_some() || next == ConnectionState::Connected {
             status.fault = fault;
         }
@@ -161,7 +161,6 @@ impl StatusCell {
         self.announce(ServerEvent::State);
     }
 
-    /// Counts another attempt.
     pub(super) fn count_restart(&self) {
         self.status.lock().restarts += 1;
     }
@@ -172,7 +171,7 @@ impl StatusCell {
     }
 
     pub(super) fn announce(&self, what: ServerEvent) {
-        // Nobody listening is not an error.
+        // An error means that there is no subscriber.
         let _ = self.changes.send(ServerChange { server: self.server.clone(), what });
     }
 }

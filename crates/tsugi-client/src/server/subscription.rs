@@ -1,4 +1,4 @@
-//! What a server is asked to tell us: a modern one by a listen call, a legacy one by subscribe requests.
+//! Asks servers for notifications: a modern one by a listen call, a legacy one by subscribe requests.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ pub(super) struct UpstreamSubscription {
 
 impl UpstreamSubscription {
     /// Asks for what is watched now. `false` when the server did not take all of it, and may later.
-    pub(super) async fn renew(&mut self, inner: &Arc<Instance>, connection: &ServerConnection) -> bool {
-        let uris = inner.watches.uris();
+    pub(super) async fn renew(&mut self, instance: &Arc<Instance>, connection: &ServerConnection) -> bool {
+        let uris = instance.watches.uris();
         match connection.identity().version.era() {
             Era::Modern => {
-                self.listen(inner, connection, uris);
+                self.listen(instance, connection, uris);
                 true
             }
-            Era::Legacy => self.subscribe(&inner.taken(), connection, uris).await,
+            Era::Legacy => self.subscribe(&instance.taken(), connection, uris).await,
         }
     }
 
-    fn listen(&mut self, inner: &Arc<Instance>, connection: &ServerConnection, uris: Vec<String>) {
+    fn listen(&mut self, instance: &Arc<Instance>, connection: &ServerConnection, uris: Vec<String>) {
         if let Some(listener) = self.listener.take() {
             listener.abort();
         }
@@ -49,16 +49,17 @@ impl UpstreamSubscription {
             uris: uris.into_iter().filter(|_| capabilities.has_resource_subscriptions()).collect(),
         };
         if !filter.is_empty() {
-            self.listener = Some(tokio::spawn(listen(inner.clone(), connection.clone(), filter)).abort_handle());
+            self.listener = Some(tokio::spawn(listen(instance.clone(), connection.clone(), filter)).abort_handle());
         }
     }
 
     async fn subscribe(&mut self, taken: &SubscribedUris, connection: &ServerConnection, uris: Vec<String>) -> bool {
-        // Also a server that says it cannot: somebody watches because it did, or it will say no.
+        // Even a server that did not declare it is asked: some can, and the others refuse.
         if !connection.identity().capabilities.has("resources") {
             return true;
         }
         let (kept, gone) = std::mem::take(&mut self.subscribed).into_iter().partition(|uri| uris.contains(uri));
+        // Only differences are sent: subscribing again would make some servers send everything again.
         self.subscribed = kept;
         let gone: Vec<String> = gone;
         for uri in gone {
@@ -148,6 +149,7 @@ async fn ask(connection: &ServerConnection, method: Method, uri: &str) -> bool {
     let mut params = ObjectWriter::with_capacity(uri.len() + 16);
     params.string("uri", uri);
     let asking = connection.answer(Call::new(method, params.finish_object())).outcome();
+    // A server that does not answer must not hold up the supervisor.
     match tokio::time::timeout(Duration::from_secs(5), asking).await {
         Ok(Outcome::Failed(CallFailure::Upstream(error))) => error.code() == code::METHOD_NOT_FOUND,
         Ok(Outcome::Complete(_)) => true,
@@ -155,25 +157,27 @@ async fn ask(connection: &ServerConnection, method: Method, uri: &str) -> bool {
     }
 }
 
-/// Listens to a modern server, again and again while the connection lives. What changed between two times nobody told.
-async fn listen(inner: Arc<Instance>, connection: ServerConnection, filter: SubscriptionFilter) {
+/// Listens to a modern server, again and again while the connection lives. Changes between two streams are missed, so
+/// a gap is reported.
+async fn listen(instance: Arc<Instance>, connection: ServerConnection, filter: SubscriptionFilter) {
     let mut wait = Duration::from_millis(100);
     let mut has_gap = false;
     loop {
         let mut params = ObjectWriter::with_capacity(128);
         params.raw("notifications", &filter.to_raw());
         let mut call = Call::new(Method::Listen, params.finish_object());
-        call.meta = RequestMeta::of_client(inner.options.profile.clone());
+        call.meta = RequestMeta::of_client(instance.options.profile.clone());
         let mut reply = connection.answer(call);
         while let ReplyEvent::Note(note) = reply.next().await {
             wait = Duration::from_millis(100);
             if std::mem::take(&mut has_gap) {
-                inner.context.publish(ServerNotice::Missed);
+                instance.context.publish(ServerNotice::Missed);
             }
             if let Some(notice) = ServerNotice::of(&note) {
-                inner.context.publish(notice);
+                instance.context.publish(notice);
             }
         }
+        // Changes between two streams are lost, so the next stream begins with a look at everything.
         has_gap = true;
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(30));

@@ -1,4 +1,4 @@
-//! The life of a connection: orders, notices and lists, until it is lost or ended.
+//! Supervises a live connection: commands, notifications and lists, until it is lost or ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tsugi_protocol::answer::Fault;
 
+use super::lifecycle::StopReason;
 use super::refresh::refresh;
 use super::status::ServerEvent;
 use super::subscription::UpstreamSubscription;
@@ -20,26 +21,25 @@ use crate::layer::cache::CacheStore;
 /// How long to wait before a list that could not be fetched is asked for again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const AGAIN_LONGEST: Duration = Duration::from_secs(60);
-/// How long to wait before everything is looked at once more because changes may have been missed.
+/// How long to wait before all lists are fetched again because notifications may have been missed.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// How the life of a connection ended.
 pub(super) enum ConnectionEnd {
-    /// It broke.
     Lost(Fault),
-    /// Somebody wanted it to end, and may wait to hear that it has.
-    Ordered(Option<oneshot::Sender<()>>, NextPhase),
+    /// A command ended it; its sender may wait until that is done.
+    Ordered(Option<oneshot::Sender<()>>, NextPhase, StopReason),
 }
 
 /// What is to be done next.
 struct RefreshPlan {
     lists: ListSelection,
     watches: bool,
-    /// Somebody looked at lists that may be stale.
+    /// A caller looked at lists that may be stale.
     is_looked_at: bool,
-    /// Nothing was fetched yet over this connection.
+    /// No list was fetched yet over this connection.
     is_new: bool,
-    /// What the server was asked to tell is forgotten.
+    /// The server has a new session, and its subscriptions are gone.
     is_renewed: bool,
     /// Lists that could not be fetched, and when to try again.
     again: Option<(Instant, ListSelection)>,
@@ -47,7 +47,7 @@ struct RefreshPlan {
     /// When to ask again for what is watched, as the server did not take all of it.
     watches_again: Option<Instant>,
     watches_wait: Duration,
-    /// Lists that may have changed without anybody having told.
+    /// Lists that may have changed without a notification.
     unsure: ListSelection,
     /// When that is looked at, and when it was last.
     look: Option<Instant>,
@@ -80,49 +80,54 @@ impl RefreshPlan {
         self.lists.with(self.unsure) == ListSelection::default() && !self.watches && !self.is_looked_at
     }
 
-    /// The lists that are stale now, if somebody looked at them. They are fetched with the next look, and not when
+    /// The lists that are stale now, if a caller looked at them. They are fetched with the next look, and not when
     /// they become stale
     /// ([Freshness](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#freshness-calculation)).
-    fn stale(&mut self, inner: &Instance) -> ListSelection {
+    fn stale(&mut self, instance: &Instance) -> ListSelection {
+        // A list that is about to be fetched again anyway is not fetched twice.
         let is_wanted = std::mem::take(&mut self.is_looked_at) && self.again.is_none();
-        let catalog = inner.catalog.load();
+        let catalog = instance.catalog.load();
         catalog.as_ref().filter(|_| is_wanted).map_or(ListSelection::default(), |catalog| catalog.stale(Instant::now()))
     }
 
-    /// Takes an order; one that ends the connection comes back.
-    fn order(
+    /// Takes an command; one that ends the connection comes back.
+    fn command(
         &mut self,
-        inner: &Instance,
+        instance: &Instance,
         connection: &ServerConnection,
-        order: Option<InstanceCommand>,
+        command: Option<InstanceCommand>,
     ) -> Option<ConnectionEnd> {
-        match order {
-            Some(InstanceCommand::Start) => {}
-            Some(InstanceCommand::Rest) if inner.begin_rest(connection) => {
-                return Some(ConnectionEnd::Ordered(None, NextPhase::Idle));
+        match command {
+            // The connection stands already.
+            Some(InstanceCommand::Start | InstanceCommand::Wake(_)) => {}
+            Some(InstanceCommand::Rest) if instance.begin_rest(connection) => {
+                return Some(ConnectionEnd::Ordered(None, NextPhase::Idle, StopReason::Unused));
             }
             Some(InstanceCommand::Rest) => {}
             Some(InstanceCommand::Refresh) => self.lists = ListSelection::ALL,
             Some(InstanceCommand::Look) => self.is_looked_at = true,
             Some(InstanceCommand::Watches) => self.watches = true,
-            Some(InstanceCommand::Stop(done)) => return Some(ConnectionEnd::Ordered(Some(done), NextPhase::Idle)),
-            Some(InstanceCommand::Restart(done)) => {
-                return Some(ConnectionEnd::Ordered(Some(done), NextPhase::Connect));
+            Some(InstanceCommand::Stop(done)) => {
+                return Some(ConnectionEnd::Ordered(Some(done), NextPhase::Idle, StopReason::Ordered));
             }
-            None => return Some(ConnectionEnd::Ordered(None, NextPhase::Gone)),
+            Some(InstanceCommand::Restart(done)) => {
+                return Some(ConnectionEnd::Ordered(Some(done), NextPhase::Connect, StopReason::Restart));
+            }
+            None => return Some(ConnectionEnd::Ordered(None, NextPhase::Gone, StopReason::Removed)),
         }
         None
     }
 
-    fn told(&mut self, inner: &Instance, told: PendingNotices) {
-        if let Some(cache) = &inner.layers.cache {
+    fn told(&mut self, instance: &Instance, told: PendingNotices) {
+        if let Some(cache) = &instance.layers.cache {
             forget(cache, &told);
         }
         let PendingNotices { tools, prompts, resources, .. } = told;
         self.lists = self.lists.with(ListSelection { tools, prompts, resources });
-        let any = if told.any_updated { inner.watches.uris() } else { Vec::new() };
+        // A server may say that something changed without saying what: then all watched resources count.
+        let any = if told.any_updated { instance.watches.uris() } else { Vec::new() };
         for uri in told.updated.into_iter().chain(any) {
-            inner.status.announce(ServerEvent::ResourceUpdated(uri));
+            instance.status.announce(ServerEvent::ResourceUpdated(uri));
         }
         if told.is_renewed {
             self.renewed();
@@ -137,16 +142,17 @@ impl RefreshPlan {
     fn missed(&mut self) {
         let now = Instant::now();
         let due = self.looked.map_or(now, |looked| now.max(looked + LOOK_AGAIN_AFTER));
+        // Several gaps in a row lead to one look.
         self.look.get_or_insert(due);
     }
 
-    fn look(&mut self, inner: &Instance) {
+    fn look(&mut self, instance: &Instance) {
         (self.look, self.looked, self.unsure) = (None, Some(Instant::now()), ListSelection::ALL);
-        if let Some(cache) = &inner.layers.cache {
+        if let Some(cache) = &instance.layers.cache {
             cache.forget_all();
         }
-        for uri in inner.watches.uris() {
-            inner.status.announce(ServerEvent::ResourceUpdated(uri));
+        for uri in instance.watches.uris() {
+            instance.status.announce(ServerEvent::ResourceUpdated(uri));
         }
     }
 
@@ -154,6 +160,7 @@ impl RefreshPlan {
     /// since asking may be what makes it forget.
     fn renewed(&mut self) {
         self.is_renewed = true;
+        // The last fetch failed too: asking may be what makes the server forget its session.
         if self.wait > AGAIN_AFTER {
             return self.later(ListSelection::ALL);
         }
@@ -204,7 +211,7 @@ async fn until(when: Option<Instant>) {
     }
 }
 
-/// What was kept may not be true any more.
+/// Drops cached results that may be outdated.
 fn forget(cache: &CacheStore, told: &PendingNotices) {
     if told.resources || told.is_renewed || told.any_updated {
         return cache.forget_all();
@@ -215,32 +222,33 @@ fn forget(cache: &CacheStore, told: &PendingNotices) {
     told.updated.iter().for_each(|uri| cache.forget_resource(uri));
 }
 
-/// Serves orders and notices until the connection ends.
-pub(super) async fn attend(
-    inner: &Arc<Instance>,
+/// Serves commands and notices until the connection ends.
+pub(super) async fn supervise(
+    instance: &Arc<Instance>,
     connection: &ServerConnection,
-    orders: &mut CommandReceiver,
+    commands: &mut CommandReceiver,
     notices: &NoticeInbox,
 ) -> ConnectionEnd {
     let mut subscription = UpstreamSubscription::default();
-    let mut todo = match inner.role {
+    let mut todo = match instance.role {
         InstanceRole::Primary(_) | InstanceRole::Replica => RefreshPlan::everything(),
         // What the server offers is the first one's to know.
         InstanceRole::CallerSession(_) => RefreshPlan::nothing(),
     };
     loop {
-        let done = work(inner, connection, orders, &mut todo, &mut subscription).await;
+        let done = work(instance, connection, commands, &mut todo, &mut subscription).await;
         if let Err(ended) = done {
             return ended;
         }
         tokio::select! {
+            // In this order: a lost connection makes everything else pointless.
             biased;
             fault = connection.lost() => return ConnectionEnd::Lost((*fault).clone()),
-            order = orders.recv() => if let Some(ended) = todo.order(inner, connection, order) {
+            command = commands.recv() => if let Some(ended) = todo.command(instance, connection, command) {
                 return ended;
             },
-            told = notices.take() => todo.told(inner, told),
-            () = until(todo.look) => todo.look(inner),
+            told = notices.take() => todo.told(instance, told),
+            () = until(todo.look) => todo.look(instance),
             () = until(todo.watches_again) => (todo.watches, todo.watches_again) = (true, None),
             lists = todo.time_for_again() => {
                 (todo.lists, todo.watches, todo.again) = (lists, todo.is_renewed, None);
@@ -249,44 +257,46 @@ pub(super) async fn attend(
     }
 }
 
-/// Does what is to be done. A server that does not answer holds up neither orders nor the news that it is gone.
+/// Does what is due. A server that does not answer delays neither commands nor the notice that it is gone.
 async fn work(
-    inner: &Arc<Instance>,
+    instance: &Arc<Instance>,
     connection: &ServerConnection,
-    orders: &mut CommandReceiver,
+    commands: &mut CommandReceiver,
     todo: &mut RefreshPlan,
     subscription: &mut UpstreamSubscription,
 ) -> Result<(), ConnectionEnd> {
     while !todo.is_nothing() {
         let told = std::mem::take(&mut todo.lists);
-        let lists = told.with(todo.stale(inner)).with(std::mem::take(&mut todo.unsure));
+        let lists = told.with(todo.stale(instance)).with(std::mem::take(&mut todo.unsure));
         if lists != ListSelection::default() {
             let is_new = std::mem::take(&mut todo.is_new);
+            // Without a notification, only real differences are announced.
             let is_quiet = is_new || told == ListSelection::default();
-            let fetching = refresh(inner, connection, lists, is_quiet);
-            let failed = unless_ended(inner, connection, orders, todo, fetching).await?;
+            let fetching = refresh(instance, connection, lists, is_quiet);
+            let failed = unless_ended(instance, connection, commands, todo, fetching).await?;
+            // Until all lists came once, the first complete fetch is still the first.
             todo.is_new = is_new && failed != ListSelection::default();
             todo.fetched(failed);
         }
         if std::mem::take(&mut todo.watches) {
             if std::mem::take(&mut todo.is_renewed) {
                 *subscription = UpstreamSubscription::default();
-                inner.taken().forget_all();
+                instance.taken().forget_all();
             }
-            let asking = subscription.renew(inner, connection);
-            let is_done = unless_ended(inner, connection, orders, todo, asking).await?;
+            let asking = subscription.renew(instance, connection);
+            let is_done = unless_ended(instance, connection, commands, todo, asking).await?;
             todo.asked(is_done);
         }
     }
     Ok(())
 }
 
-/// Waits for `work` and listens to orders meanwhile. The loss of the connection is looked at first: what was
-/// fetched from a server that died is not worth keeping.
+/// Waits for `work` while taking commands. The loss of the connection is checked first: what was fetched from a server
+/// that died is not worth keeping.
 async fn unless_ended<T>(
-    inner: &Instance,
+    instance: &Instance,
     connection: &ServerConnection,
-    orders: &mut CommandReceiver,
+    commands: &mut CommandReceiver,
     todo: &mut RefreshPlan,
     work: impl Future<Output = T>,
 ) -> Result<T, ConnectionEnd> {
@@ -295,7 +305,7 @@ async fn unless_ended<T>(
         tokio::select! {
             biased;
             fault = connection.lost() => return Err(ConnectionEnd::Lost((*fault).clone())),
-            order = orders.recv() => if let Some(ended) = todo.order(inner, connection, order) {
+            command = commands.recv() => if let Some(ended) = todo.command(instance, connection, command) {
                 return Err(ended);
             },
             done = &mut work => return Ok(done),

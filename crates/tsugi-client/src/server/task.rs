@@ -1,4 +1,4 @@
-//! The task that owns a server: connects it, keeps its catalog fresh, and brings it back when it breaks.
+//! The task that owns an instance: connects it, keeps its catalog fresh, and brings it back when it breaks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,65 +11,76 @@ use tsugi_protocol::answer::{CallStage, Fault, FaultCode};
 
 use super::connect::connect;
 use super::connection_limit::ConnectionSlot;
+use super::lifecycle::StopReason;
 use super::subscription::SubscribedUris;
-use super::supervise::{ConnectionEnd, attend};
-use super::{Instance, InstanceCommand, InstanceRole, LiveConnection};
-use crate::config::{RestartPolicy, StartPolicy};
+use super::supervise::{ConnectionEnd, supervise};
+use super::{Instance, InstanceCommand, LiveConnection};
+use crate::backoff::{Backoff, BackoffKind, BackoffVerdict, RetryPlan};
+use crate::config::{ConnectTarget, RestartPolicy, StartPolicy};
 use crate::connection::ServerConnection;
-use crate::connection::backoff::{Backoff, BackoffVerdict};
 use crate::connection::notice::NoticeInbox;
 use crate::connection::state::ConnectionEvent;
 
 pub(super) type CommandReceiver = mpsc::Receiver<InstanceCommand>;
 
-/// A server that asks for a longer pause than this is tried after it all the same.
+/// The longest `Retry-After` of a server that is obeyed before connecting again.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
 /// How long calls in flight may take to end when the server is stopped.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
-/// What comes after a phase of the server's life.
+/// What comes after a phase of an instance's life.
 pub(super) enum NextPhase {
-    /// Wait until somebody wants it.
+    /// Wait for a call or a command.
     Idle,
-    /// Connect.
     Connect,
-    /// Nobody holds the server any more.
+    /// The manager has dropped the server.
     Gone,
 }
 
-/// Runs until the manager lets the server go.
+/// Runs until the manager drops the server.
 pub(super) async fn run(
-    inner: Arc<Instance>,
+    instance: Arc<Instance>,
     may_start: watch::Receiver<bool>,
-    mut orders: CommandReceiver,
+    mut commands: CommandReceiver,
     notices: Arc<NoticeInbox>,
 ) {
-    let mut backoff = Backoff::new(inner.config.backoff);
-    let mut next = held_back(&inner, may_start, &mut orders).await;
+    let mut backoff = Backoff::new(instance.config.backoff, backoff_kind(&instance.config.target));
+    let mut next = held_back(&instance, may_start, &mut commands).await;
     loop {
         next = match next {
-            NextPhase::Idle => idle(&inner, &mut orders).await,
-            NextPhase::Connect => live(&inner, &mut orders, &notices, &mut backoff).await,
+            NextPhase::Idle => idle(&instance, &mut commands, &mut backoff).await,
+            NextPhase::Connect => connect_and_serve(&instance, &mut commands, &notices, &mut backoff).await,
             NextPhase::Gone => return,
         };
     }
 }
 
-/// Waits until the manager lets servers start. One that is stopped meanwhile waits no longer, and begins nothing; one
-/// that somebody wants meanwhile begins then, also if it is lazy.
-async fn held_back(inner: &Instance, mut may_start: watch::Receiver<bool>, orders: &mut CommandReceiver) -> NextPhase {
-    let mut is_wanted = inner.config.start == StartPolicy::Eager;
+fn backoff_kind(target: &ConnectTarget) -> BackoffKind {
+    match target {
+        ConnectTarget::Stdio(_) | ConnectTarget::InProcess(_) | ConnectTarget::Link(_) => BackoffKind::Program,
+        _ => BackoffKind::Address,
+    }
+}
+
+/// Waits until the manager lets servers start. A stop ends the wait and starts nothing. A start or a call before then
+/// takes effect when the manager lets go, even for a lazy server.
+async fn held_back(
+    instance: &Instance,
+    mut may_start: watch::Receiver<bool>,
+    commands: &mut CommandReceiver,
+) -> NextPhase {
+    let mut is_wanted = instance.config.start == StartPolicy::Eager;
     loop {
-        let order = tokio::select! {
+        let command = tokio::select! {
             biased;
-            // A manager that is gone lets nobody wait.
+            // An error means that the manager is gone, and then there is nothing to wait for either.
             _ = may_start.wait_for(|may_start| *may_start) => {
                 return if is_wanted { NextPhase::Connect } else { NextPhase::Idle };
             }
-            order = orders.recv() => order,
+            command = commands.recv() => command,
         };
-        match order {
+        match command {
             Some(InstanceCommand::Stop(done)) => {
                 let _ = done.send(());
                 return NextPhase::Idle;
@@ -78,7 +89,7 @@ async fn held_back(inner: &Instance, mut may_start: watch::Receiver<bool>, order
                 is_wanted = true;
                 let _ = done.send(());
             }
-            Some(InstanceCommand::Start) => is_wanted = true,
+            Some(InstanceCommand::Start | InstanceCommand::Wake(_)) => is_wanted = true,
             Some(
                 InstanceCommand::Rest | InstanceCommand::Refresh | InstanceCommand::Look | InstanceCommand::Watches,
             ) => {}
@@ -87,48 +98,41 @@ async fn held_back(inner: &Instance, mut may_start: watch::Receiver<bool>, order
     }
 }
 
-async fn idle(inner: &Instance, orders: &mut CommandReceiver) -> NextPhase {
+async fn idle(instance: &Instance, commands: &mut CommandReceiver, backoff: &mut Backoff) -> NextPhase {
     loop {
-        match orders.recv().await {
-            Some(InstanceCommand::Start) => return NextPhase::Connect,
-            Some(InstanceCommand::Restart(done)) => {
-                let _ = done.send(());
-                return NextPhase::Connect;
-            }
-            Some(InstanceCommand::Stop(done)) => {
-                // Also one that failed: it is tried again when somebody calls it.
-                inner.status.happen(ConnectionEvent::Closed, None);
-                let _ = done.send(());
-            }
-            Some(
-                InstanceCommand::Rest | InstanceCommand::Refresh | InstanceCommand::Look | InstanceCommand::Watches,
-            ) => {}
-            None => return NextPhase::Gone,
+        let command = commands.recv().await;
+        if let Some(next) = instance.take_command(command, backoff) {
+            return next;
         }
     }
 }
 
 /// One attempt and, if it succeeds, the life of the connection.
-async fn live(
-    inner: &Arc<Instance>,
-    orders: &mut CommandReceiver,
+async fn connect_and_serve(
+    instance: &Arc<Instance>,
+    commands: &mut CommandReceiver,
     notices: &NoticeInbox,
     backoff: &mut Backoff,
 ) -> NextPhase {
-    inner.status.happen(ConnectionEvent::Wanted, None);
-    inner.count_start();
-    let (connected, ordered) = attempt(inner, orders, backoff).await;
-    match (connected, ordered) {
+    instance.count_attempt();
+    instance.status.happen(ConnectionEvent::Wanted, None);
+    let (connected, command) = attempt(instance, commands, backoff).await;
+    match (connected, command) {
         (Ok(connected), None) => {
             backoff.connected(Instant::now());
-            serve(inner, connected, orders, notices, backoff).await
+            serve(instance, connected, commands, notices, backoff).await
         }
-        (Err(fault), None) => broken(inner, fault, orders, backoff).await,
-        (connected, Some((done, next))) => {
-            if let Ok((connection, _seat)) = connected {
+        (Err(fault), None) => {
+            let plan = plan_retry(instance, &fault, backoff);
+            instance.log_failed_attempt(&fault, plan.as_ref(), backoff.failures());
+            wait_for_retry(instance, fault, plan, commands, backoff).await
+        }
+        (connected, Some((done, next, reason))) => {
+            if let Ok((connection, _slot)) = connected {
                 connection.close().await;
             }
-            inner.status.happen(ConnectionEvent::Closed, None);
+            instance.log_stopped(reason, None);
+            instance.status.happen(ConnectionEvent::Closed, None);
             if let Some(done) = done {
                 let _ = done.send(());
             }
@@ -137,142 +141,125 @@ async fn live(
     }
 }
 
-/// A connection, and the right to have it where connections are limited.
+/// A connection, and the slot it takes where connections are limited.
 type OpenConnection = (ServerConnection, Option<ConnectionSlot>);
-type CommandEffect = Option<(Option<oneshot::Sender<()>>, NextPhase)>;
+type CommandEffect = (Option<oneshot::Sender<()>>, NextPhase, StopReason);
 
-/// Connects, unless somebody wants otherwise meanwhile. The attempt is never just dropped: it ends what it
-/// started, so that whoever orders a stop hears of it when nothing is left.
+/// Connects, unless a command ends the attempt. The attempt is never just dropped: it ends what it started, so that a
+/// stop is reported as done only when nothing is left.
 async fn attempt(
-    inner: &Arc<Instance>,
-    orders: &mut CommandReceiver,
+    instance: &Arc<Instance>,
+    commands: &mut CommandReceiver,
     backoff: &mut Backoff,
-) -> (Result<OpenConnection, Fault>, CommandEffect) {
+) -> (Result<OpenConnection, Fault>, Option<CommandEffect>) {
     let give_up = CancellationToken::new();
     let mut connecting = std::pin::pin!(async {
-        let seat = inner.acquire_slot(&give_up).await?;
-        Ok((connect(inner, backoff, &give_up).await?, seat))
+        let slot = instance.acquire_slot(&give_up).await?;
+        Ok((connect(instance, backoff, &give_up).await?, slot))
     });
     tokio::select! {
         connected = &mut connecting => (connected, None),
-        ordered = ending(orders) => {
+        effect = ending_command(commands) => {
             give_up.cancel();
-            (connecting.await, Some(ordered))
+            (connecting.await, Some(effect))
         }
     }
 }
 
-/// Waits for an order that ends an attempt.
-async fn ending(orders: &mut CommandReceiver) -> (Option<oneshot::Sender<()>>, NextPhase) {
+/// Waits for a command that ends an attempt.
+async fn ending_command(commands: &mut CommandReceiver) -> CommandEffect {
     loop {
-        match orders.recv().await {
-            Some(InstanceCommand::Stop(done)) => return (Some(done), NextPhase::Idle),
-            Some(InstanceCommand::Restart(done)) => return (Some(done), NextPhase::Connect),
+        match commands.recv().await {
+            Some(InstanceCommand::Stop(done)) => return (Some(done), NextPhase::Idle, StopReason::Ordered),
+            Some(InstanceCommand::Restart(done)) => return (Some(done), NextPhase::Connect, StopReason::Restart),
             Some(
                 InstanceCommand::Start
+                | InstanceCommand::Wake(_)
                 | InstanceCommand::Rest
                 | InstanceCommand::Refresh
                 | InstanceCommand::Look
                 | InstanceCommand::Watches,
             ) => {}
-            None => return (None, NextPhase::Gone),
+            None => return (None, NextPhase::Gone, StopReason::Removed),
         }
     }
 }
 
-/// Decides what to do after a failure, and waits as long as that says.
-async fn broken(inner: &Arc<Instance>, fault: Fault, orders: &mut CommandReceiver, backoff: &mut Backoff) -> NextPhase {
-    match inner.role {
-        InstanceRole::Primary(_) | InstanceRole::Replica => {
-            tracing::warn!(server = %inner.context.server, %fault, hint = fault.hint, "the server is not connected");
-        }
-        // It is done without.
-        InstanceRole::CallerSession(_) => {
-            tracing::debug!(server = %inner.context.server, %fault, "a session is not connected")
-        }
+/// When the next attempt takes place after this failure; `None` when it is not tried again by itself.
+fn plan_retry(instance: &Instance, fault: &Fault, backoff: &mut Backoff) -> Option<RetryPlan> {
+    if instance.config.restart != RestartPolicy::OnFailure || !is_worth_retrying(fault) {
+        return None;
     }
-    let may_retry = inner.config.restart == RestartPolicy::OnFailure && is_worth_retrying(&fault);
-    let verdict = if may_retry { backoff.failed(Instant::now()) } else { BackoffVerdict::GiveUp };
-    match verdict {
-        BackoffVerdict::RetryAfter(wait) => {
-            let asked = fault.retry_after_ms.map_or(Duration::ZERO, Duration::from_millis);
-            let wait = wait.max(asked.min(LONGEST_ASKED));
-            inner.status.happen(ConnectionEvent::Broke, Some(fault));
-            pause(inner, wait, orders, backoff).await
-        }
-        BackoffVerdict::Pause(wait) => {
-            inner.status.happen(ConnectionEvent::GaveUp, Some(fault));
-            pause(inner, wait, orders, backoff).await
-        }
-        BackoffVerdict::GiveUp => {
-            inner.status.happen(ConnectionEvent::GaveUp, Some(fault));
-            idle(inner, orders).await
+    let mut plan = match backoff.failed(Instant::now()) {
+        BackoffVerdict::Retry(plan) => plan,
+        BackoffVerdict::GiveUp => return None,
+    };
+    // Neither we nor a call may come back sooner than the server asked for.
+    let asked = fault.retry_after_ms.map_or(Duration::ZERO, Duration::from_millis).min(LONGEST_ASKED);
+    (plan.wait, plan.wake_after) = (plan.wait.max(asked), plan.wake_after.max(asked));
+    Some(plan)
+}
+
+/// Waits after a failure until it is time for the next attempt, a call wakes the server, or a command arrives.
+async fn wait_for_retry(
+    instance: &Arc<Instance>,
+    fault: Fault,
+    plan: Option<RetryPlan>,
+    commands: &mut CommandReceiver,
+    backoff: &mut Backoff,
+) -> NextPhase {
+    // Before the state changes: callers look at it as soon as they see the new state.
+    instance.set_wake_window(plan.as_ref());
+    let is_down = plan.is_none_or(|plan| plan.is_down);
+    let event = if is_down { ConnectionEvent::GaveUp } else { ConnectionEvent::Broke };
+    instance.status.happen(event, Some(fault));
+    let Some(plan) = plan else { return idle(instance, commands, backoff).await };
+    let until = Instant::now() + plan.wait;
+    loop {
+        let command = tokio::select! {
+            () = tokio::time::sleep_until(until) => return NextPhase::Connect,
+            command = commands.recv() => command,
+        };
+        if let Some(next) = instance.take_command(command, backoff) {
+            return next;
         }
     }
 }
 
-/// Also a program that does not exist is looked for again: somebody may be installing it. Calls do not wait for that.
+/// A program that does not exist is tried again too, since it may be being installed.
 fn is_worth_retrying(fault: &Fault) -> bool {
     fault.retryable || fault.code == FaultCode::ServerCrashed || fault.stage == CallStage::Spawn
 }
 
-/// Waits before the next attempt. Somebody who asks for a start or a restart ends the waiting.
-async fn pause(
-    inner: &Arc<Instance>,
-    wait: Duration,
-    orders: &mut CommandReceiver,
-    backoff: &mut Backoff,
-) -> NextPhase {
-    let until = Instant::now() + wait;
-    loop {
-        let order = tokio::select! {
-            () = tokio::time::sleep_until(until) => return NextPhase::Connect,
-            order = orders.recv() => order,
-        };
-        match order {
-            Some(InstanceCommand::Start) => return NextPhase::Connect,
-            Some(InstanceCommand::Restart(done)) => {
-                backoff.reset();
-                let _ = done.send(());
-                return NextPhase::Connect;
-            }
-            Some(InstanceCommand::Stop(done)) => {
-                inner.status.happen(ConnectionEvent::Closed, None);
-                let _ = done.send(());
-                return NextPhase::Idle;
-            }
-            Some(
-                InstanceCommand::Rest | InstanceCommand::Refresh | InstanceCommand::Look | InstanceCommand::Watches,
-            ) => {}
-            None => return NextPhase::Gone,
-        }
-    }
-}
-
 /// The life of a connection: from agreed to lost or stopped.
 async fn serve(
-    inner: &Arc<Instance>,
-    (connection, seat): OpenConnection,
-    orders: &mut CommandReceiver,
+    instance: &Arc<Instance>,
+    (connection, slot): OpenConnection,
+    commands: &mut CommandReceiver,
     notices: &NoticeInbox,
     backoff: &mut Backoff,
 ) -> NextPhase {
-    inner.go_live(connection.clone());
+    instance.log_connected(&connection, backoff.failures());
+    instance.go_live(connection.clone());
     let ended = tokio::select! {
-        ended = attend(inner, &connection, orders, notices) => ended,
-        never = inner.context.parked.keep_sweeping() => match never {},
+        ended = supervise(instance, &connection, commands, notices) => ended,
+        never = instance.context.parked.keep_sweeping() => match never {},
     };
     match ended {
         ConnectionEnd::Lost(fault) => {
-            inner.live.store(None);
+            instance.live.store(None);
             connection.close().await;
-            drop(seat);
-            inner.context.parked.clear();
-            broken(inner, fault, orders, backoff).await
+            // Freed before the wait: another server may use the connection while this one is down.
+            drop(slot);
+            instance.context.parked.clear();
+            let plan = plan_retry(instance, &fault, backoff);
+            instance.log_lost(&fault, plan.as_ref());
+            wait_for_retry(instance, fault, plan, commands, backoff).await
         }
-        ConnectionEnd::Ordered(done, next) => {
-            inner.drain(&connection).await;
-            drop(seat);
+        ConnectionEnd::Ordered(done, next, reason) => {
+            instance.drain(&connection).await;
+            instance.log_stopped(reason, Some(&connection));
+            drop(slot);
             if let Some(done) = done {
                 let _ = done.send(());
             }
@@ -283,40 +270,71 @@ async fn serve(
 }
 
 impl Instance {
-    /// Counts an attempt. One that only rested was not started again, but woken.
-    fn count_start(&self) {
-        if self.was_started.swap(true, Ordering::Relaxed) && !self.is_resting.load(Ordering::Relaxed) {
+    /// What a command means while there is no connection; `None` when the wait goes on.
+    fn take_command(&self, command: Option<InstanceCommand>, backoff: &mut Backoff) -> Option<NextPhase> {
+        match command {
+            Some(InstanceCommand::Start) => {
+                backoff.reset();
+                self.log_ordered_start();
+                Some(NextPhase::Connect)
+            }
+            Some(InstanceCommand::Restart(done)) => {
+                backoff.reset();
+                self.log_ordered_start();
+                let _ = done.send(());
+                Some(NextPhase::Connect)
+            }
+            // Many calls may have asked at once. Those that an attempt has answered meanwhile do not cause another.
+            Some(InstanceCommand::Wake(seen)) => (seen == self.attempts()).then_some(NextPhase::Connect),
+            Some(InstanceCommand::Stop(done)) => {
+                self.log_stopped(StopReason::Ordered, None);
+                // A failed server becomes a stopped one, which the next call starts.
+                self.status.happen(ConnectionEvent::Closed, None);
+                let _ = done.send(());
+                Some(NextPhase::Idle)
+            }
+            Some(
+                InstanceCommand::Rest | InstanceCommand::Refresh | InstanceCommand::Look | InstanceCommand::Watches,
+            ) => None,
+            None => Some(NextPhase::Gone),
+        }
+    }
+
+    /// Counts an attempt. Waking an instance that only rested is not a restart.
+    fn count_attempt(&self) {
+        let earlier = self.attempts.fetch_add(1, Ordering::AcqRel);
+        if earlier > 0 && !self.is_resting.load(Ordering::Relaxed) {
             self.status.count_restart();
         }
     }
 
     fn go_live(&self, connection: ServerConnection) {
-        // A server that was away may have changed, and could not tell.
+        // A server that was away may have changed without a notification.
         if let Some(cache) = self.layers.cache.as_ref().filter(|_| self.catalog.load().is_some()) {
             cache.forget_all();
         }
         self.is_resting.store(false, Ordering::Relaxed);
         self.live.store(Some(Arc::new(LiveConnection { connection, taken: SubscribedUris::default() })));
-        // The manager may have let go just now, and then nobody else would end this connection.
+        // The manager may have removed the server just now, and then nothing else would end this connection.
         if self.is_let_go() {
             self.live.store(None);
         }
         self.status.happen(ConnectionEvent::Agreed, None);
     }
 
-    /// No new calls; those in flight may end; then the wire and the process go.
+    /// Takes no new calls, lets those in flight end, then closes the wire and ends the process.
     async fn drain(&self, connection: &ServerConnection) {
         self.live.store(None);
         self.status.happen(ConnectionEvent::Drain, None);
-        // Nobody can bring an answer any more.
+        // An answer to a parked call has no way back from here.
         self.context.parked.clear();
         let latest = Instant::now() + DRAIN_LIMIT;
-        // One that only rests has time: a call that came just before is not cut short by it.
+        // An idle stop is in no hurry: a call that came just before it is not cut.
         let may_wait = || self.is_resting.load(Ordering::Relaxed) || Instant::now() < latest;
         while connection.in_flight() > 0 && may_wait() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // A call that was in flight may have been parked meanwhile.
+        // A call in flight may have been parked since.
         self.context.parked.clear();
         connection.close().await;
         self.status.happen(ConnectionEvent::Closed, None);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::json;
 use tsugi_process::JobCommand;
-use tsugi_protocol::answer::{Answer, Call, Outcome, Reply, ReplyEvent};
+use tsugi_protocol::answer::{Answer, Call, CallFailure, Fault, FaultCode, Outcome, Reply, ReplyEvent};
 use tsugi_protocol::era::notification;
 use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
@@ -19,7 +19,9 @@ use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
 
 use super::{Server, ServerEvent};
+use crate::backoff::BackoffPolicy;
 use crate::config::{EraChoice, StartPolicy};
+use crate::connection::state::ConnectionState;
 use crate::manager::ReconcileStep;
 use crate::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
 
@@ -73,18 +75,18 @@ async fn a_server_that_was_woken_does_not_rest_any_more() {
 #[tokio::test]
 async fn a_call_that_came_just_before_a_rest_keeps_the_connection() {
     let world = world().await;
-    let (inner, server) = (&world.server.instance, &world.server);
+    let (instance, server) = (&world.server.instance, &world.server);
     let _held = tokio::spawn(server.answer(call("count")).outcome());
-    assert!(wait::until(|| inner.in_flight() == 1).await);
-    let seats = &inner.usage.as_ref().unwrap().seats;
+    assert!(wait::until(|| instance.in_flight() == 1).await);
+    let seats = &instance.usage.as_ref().unwrap().seats;
     let is_leaving = || seats.taken.lock()[0].is_leaving;
     {
         let mut taken = seats.taken.lock();
-        taken[0].is_leaving = inner.rest();
+        taken[0].is_leaving = instance.rest();
     }
     assert!(wait::until(|| !is_leaving()).await, "somebody else would wait for it for ever");
     world.works().await;
-    assert_eq!(inner.in_flight(), 1);
+    assert_eq!(instance.in_flight(), 1);
 }
 
 #[tokio::test]
@@ -206,5 +208,86 @@ async fn a_call_starts_its_server_although_the_servers_task_has_too_much_to_do()
     while server.instance.commands.try_send(super::InstanceCommand::Watches).is_ok() {}
     let called = tokio::time::timeout(wait::PATIENCE, server.answer(call("any")).outcome()).await;
     assert!(matches!(called, Ok(Outcome::Complete(_))), "{called:?}");
+    manager.stop().await;
+}
+
+/// A server that cannot be connected while it is down.
+#[derive(Default)]
+struct Fragile {
+    is_up: std::sync::atomic::AtomicBool,
+    attempts: AtomicUsize,
+}
+
+impl Answer for Fragile {
+    fn answer(&self, call: Call) -> Reply {
+        if call.method != Method::Discover {
+            return Reply::ready(Outcome::complete(JsonObject::from(json!({"tools": []}))));
+        }
+        self.attempts.fetch_add(1, Relaxed);
+        match self.is_up.load(Relaxed) {
+            true => {
+                let identity = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+                Reply::ready(Outcome::complete(JsonObject::from(identity)))
+            }
+            false => Reply::fault(Fault::new(FaultCode::ConnectionFailed, "down")),
+        }
+    }
+}
+
+/// A server in the pause of a crash loop.
+async fn paused_server() -> (Arc<Fragile>, Manager, Server) {
+    let fragile = Arc::new(Fragile::default());
+    let manager = Manager::new(ManagerOptions::default());
+    let mut config = ServerConfig::new("s", ConnectTarget::InProcess(fragile.clone()));
+    (config.retry, config.breaker) = (None, None);
+    let server = manager.register(config).unwrap();
+    assert!(wait::until(|| server.status().state == ConnectionState::Failed).await);
+    (fragile, manager, server)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wake_a_server_in_its_pause_but_not_right_after_a_failure() {
+    let (fragile, manager, server) = paused_server().await;
+    let attempts = || fragile.attempts.load(Relaxed);
+    assert_eq!(attempts(), 5);
+    let too_soon = server.answer(call("echo")).outcome().await;
+    let Outcome::Failed(CallFailure::Fault(fault)) = too_soon else { panic!("{too_soon:?}") };
+    let wait = Duration::from_millis(fault.retry_after_ms.expect("it says when a call may wake it"));
+    assert!(attempts() == 5 && wait <= BackoffPolicy::default().pause / 4, "{wait:?}");
+    tokio::time::sleep(wait).await;
+    let calls = (0..64).map(|_| server.answer(call("echo")).outcome());
+    let outcomes = futures_util::future::join_all(calls).await;
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Failed(_))));
+    assert_eq!(attempts(), 6, "64 calls cause one attempt");
+    fragile.is_up.store(true, Relaxed);
+    tokio::time::sleep(BackoffPolicy::default().pause / 2).await;
+    let woken = server.answer(call("echo")).outcome().await;
+    assert!(matches!(woken, Outcome::Complete(_)), "{woken:?}");
+    assert_eq!(attempts(), 7);
+    manager.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_ends_a_pause_at_once() {
+    let (fragile, manager, server) = paused_server().await;
+    fragile.is_up.store(true, Relaxed);
+    let before = tokio::time::Instant::now();
+    server.start();
+    assert!(wait::until(|| server.status().state == ConnectionState::Connected).await);
+    assert!(before.elapsed() < BackoffPolicy::default().pause / 4);
+    manager.stop().await;
+}
+
+#[tokio::test]
+async fn many_calls_of_a_server_that_stays_down_after_one_failure_start_it_once() {
+    let fragile = Arc::new(Fragile::default());
+    let manager = Manager::new(ManagerOptions::default());
+    let mut config = ServerConfig::new("s", ConnectTarget::InProcess(fragile.clone()));
+    (config.start, config.restart) = (StartPolicy::Lazy, crate::RestartPolicy::Never);
+    (config.retry, config.breaker) = (None, None);
+    let server = manager.register(config).unwrap();
+    let calls = (0..64).map(|_| server.answer(call("echo")).outcome());
+    futures_util::future::join_all(calls).await;
+    assert_eq!(fragile.attempts.load(Relaxed), 1);
     manager.stop().await;
 }

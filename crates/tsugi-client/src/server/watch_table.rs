@@ -1,4 +1,4 @@
-//! Which resources somebody wants to hear of, counted, so that the server is asked once.
+//! Counts who watches which resource, so that the server is asked once for each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ pub(super) struct WatchGuard {
 }
 
 impl WatchTable {
-    /// Watches these resources.
     pub(super) fn add(&self, uris: impl IntoIterator<Item = String>) -> WatchGuard {
         let uris: Vec<String> = uris.into_iter().collect();
         let mut counts = self.0.lock();
@@ -28,7 +27,6 @@ impl WatchTable {
         WatchGuard { watches: self.clone(), uris }
     }
 
-    /// Every watched resource.
     pub(super) fn uris(&self) -> Vec<String> {
         self.0.lock().keys().cloned().collect()
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tsugi_client::connection::state::ConnectionState;
-use tsugi_client::manager::ReconcileStep;
+use tsugi_client::manager::{ReconcileStep, ToolExecution};
 use tsugi_client::{Manager, RestartPolicy, ServerEvent};
-use tsugi_protocol::answer::{Answer, FaultCode, Outcome};
+use tsugi_protocol::answer::{Answer, FaultCode, Outcome, SentState};
 use tsugi_testkit::script::{Action, Rule, Script};
 use tsugi_testkit::scripted::Scripted;
 use tsugi_testkit::wait;
@@ -43,7 +43,7 @@ async fn servers_are_registered_and_removed_while_calls_run_and_no_call_is_lost(
     let server = bench.manager.register(config("added", added.target())).unwrap();
     assert_eq!(text(&server.answer(call("echo", json!({"message": "new"}))).outcome().await), "new");
     let again = bench.manager.register(config("added", added.target())).err().expect("the name is taken");
-    assert_eq!(again.code, FaultCode::ConfigInvalid);
+    assert_eq!(again.code, FaultCode::ServerExists);
     let last = server.answer(call("sleep", json!({"ms": 300})));
     assert!(wait::until(|| server.status().in_flight == 1).await);
     let (was_there, last) = tokio::join!(bench.manager.remove("added"), last.outcome());
@@ -87,4 +87,30 @@ async fn a_server_whose_process_is_to_be_stopped_otherwise_is_replaced_and_one_t
     patient.job.0.grace.stdin += Duration::from_secs(1);
     assert_eq!(manager.reconcile(vec![patient]), [ReconcileStep::Replace("one".into())]);
     manager.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_cut_by_an_ordered_stop_was_not_crashed_by_its_server() {
+    let bench = Bench::new(Script::legacy().rule(Rule::on_tool("count").act(Action::Silence)));
+    bench.works().await;
+    let reply = bench.server.answer(call("count", json!({})));
+    let cut = tokio::spawn(reply.outcome());
+    assert!(wait::until(|| bench.server.status().in_flight == 1).await);
+    bench.server.stop().await;
+    let cut = fault(&cut.await.unwrap());
+    assert_eq!((cut.code, cut.sent), (FaultCode::ServerNotRunning, SentState::Unknown), "{cut}");
+    bench.finish().await;
+}
+
+#[tokio::test]
+async fn a_tool_that_a_named_server_does_not_have_is_not_found_without_asking_it() {
+    let bench = Bench::new(Script::legacy());
+    bench.settle().await;
+    let before = bench.peer.journal().received("tools/call").len();
+    let missing = bench.manager.call_tool(Some("tested"), "nope", None).outcome().await;
+    assert_eq!(fault(&missing).code, FaultCode::ToolNotFound);
+    let execution = ToolExecution { server: Some("tested".into()), tool: "nope".into(), arguments: None };
+    assert_eq!(bench.manager.run(execution).await.error.unwrap().code, "TOOL_NOT_FOUND");
+    assert_eq!(bench.peer.journal().received("tools/call").len(), before);
+    bench.finish().await;
 }

@@ -194,6 +194,11 @@ async fn sse_server_at(post: &'static str, first: &'static str, posts: Posts) ->
                             answers.send(answer).await.unwrap();
                         }
                     }
+                    // It does not speak streamable HTTP.
+                    (line, _) if line.starts_with("POST /sse ") => {
+                        let refusal = b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                        socket.write_all(refusal).await.unwrap();
+                    }
                     (line, _) if line.is_empty() => {}
                     (line, _) => panic!("nobody should ask for {line}"),
                 },
@@ -244,6 +249,23 @@ fn answer_to(body: &str) -> Option<String> {
 #[tokio::test]
 async fn a_server_that_never_says_where_to_post_gets_its_posts_beside_its_stream() {
     let bench = Bench::of(silent_sse(": hello\n\n").await);
+    bench.finish().await;
+}
+
+/// The same server, but which wire it speaks has to be found out.
+struct UnknownWire(SilentSse);
+
+impl Peer for UnknownWire {
+    fn target(&self) -> ConnectTarget {
+        crate::world::http(&self.0.0)
+    }
+}
+
+#[tokio::test]
+async fn the_transport_of_a_server_that_turned_out_to_speak_sse_is_sse() {
+    let bench = Bench::of(UnknownWire(silent_sse("event: endpoint\ndata: /messages \n\n").await));
+    bench.works().await;
+    assert_eq!(bench.server.status().transport, "sse");
     bench.finish().await;
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tsugi_client::config::{JobSettings, own_profile};
-use tsugi_client::connection::backoff::BackoffPolicy;
+use tsugi_client::backoff::BackoffPolicy;
+use tsugi_client::config::{JobSettings, RetryPolicy, own_profile};
 use tsugi_client::{ConnectTarget, Manager, ManagerOptions, Server, ServerConfig};
 use tsugi_process::{JobCommand, JobOptions, StopGrace};
 use tsugi_protocol::answer::{Answer, Call, Outcome};
@@ -32,6 +32,7 @@ pub(crate) const SHORT: Duration = Duration::from_millis(400);
 pub(crate) const EAGER: BackoffPolicy = BackoffPolicy {
     first: Duration::from_millis(5),
     longest: Duration::from_millis(50),
+    longest_away: Duration::from_millis(50),
     burst: 1000,
     window: Duration::from_secs(10),
     pause: Duration::from_secs(600),
@@ -46,7 +47,9 @@ pub(crate) fn options() -> ManagerOptions {
 
 /// A server that is restarted at once and never left alone.
 pub(crate) fn config(name: &str, target: ConnectTarget) -> ServerConfig {
-    ServerConfig { backoff: EAGER, job: quick_job(), breaker: None, ..ServerConfig::new(name, target) }
+    // Rows count what reaches the server, so nothing is repeated unless a row says so.
+    let retry = Some(RetryPolicy { max_retries: 0, ..RetryPolicy::default() });
+    ServerConfig { backoff: EAGER, job: quick_job(), breaker: None, retry, ..ServerConfig::new(name, target) }
 }
 
 /// Short steps of stopping, for servers that need all of them.

@@ -71,6 +71,40 @@ pub enum FaultCode {
 }
 
 impl FaultCode {
+    /// Every code, in the order of the definition.
+    pub const ALL: [FaultCode; 27] = {
+        use FaultCode::*;
+        [
+            ConfigInvalid,
+            InvalidResponse,
+            InvalidRequest,
+            MethodNotFound,
+            ToolNotFound,
+            ResourceNotFound,
+            InvalidParams,
+            ExecutionFailed,
+            CannotExecute,
+            ServerNotFound,
+            ServerExists,
+            ServerNotRunning,
+            ServerCrashed,
+            ConnectionFailed,
+            ConnectionLost,
+            Timeout,
+            MaxRetriesExceeded,
+            PermissionDenied,
+            RateLimitExceeded,
+            Overloaded,
+            TooLarge,
+            Draining,
+            InputRequired,
+            StateRejected,
+            MissingCapability,
+            Cancelled,
+            InternalError,
+        ]
+    };
+
     /// The word itself.
     pub fn as_str(self) -> &'static str {
         use FaultCode::*;

@@ -6,7 +6,7 @@ pub(crate) mod persist;
 use std::collections::HashMap;
 
 use serde_json::Value;
-use tsugi_client::connection::backoff::BackoffPolicy;
+use tsugi_client::backoff::BackoffPolicy;
 use tsugi_client::{ServerConfig, StartPolicy};
 use tsugi_gateway::config::Exposure;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};

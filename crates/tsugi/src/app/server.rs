@@ -5,8 +5,8 @@ mod policy;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tsugi_client::backoff::BackoffPolicy;
 use tsugi_client::config::{JobSettings, LimitPolicy};
-use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::{ConnectTarget, EraChoice, RestartPolicy, ServerConfig, StartPolicy};
 use tsugi_process::{JobCommand, JobOptions, SecretMask, StopGrace};
 use tsugi_protocol::answer::{Fault, FaultCode};
@@ -93,6 +93,7 @@ fn remote(remote: &RemoteTarget) -> Result<ConnectTarget, Fault> {
         RemoteTransport::Auto => ConnectTarget::Http(target),
         RemoteTransport::Http => ConnectTarget::StreamableHttp(target),
         RemoteTransport::Sse => ConnectTarget::Sse(target),
+        RemoteTransport::Rpc => ConnectTarget::PlainRpc(target),
         RemoteTransport::Websocket => ConnectTarget::WebSocket(target),
     })
 }
@@ -136,6 +137,33 @@ mod tests {
         );
         assert_eq!(configured("maxTimeout: 5s").max_timeout, Some(Duration::from_secs(5)));
         assert_eq!(configured("timeout: 5s").max_timeout, None, "a limit that nobody set gives way to others");
+    }
+
+    #[test]
+    fn the_defaults_of_the_file_are_those_of_the_library() {
+        let (file, library) = (configured(""), ServerConfig::new("a", ConnectTarget::stdio(JobCommand::new("c"))));
+        assert_eq!(file.retry, library.retry);
+        assert_eq!(file.breaker, library.breaker);
+        assert_eq!(file.validate, library.validate);
+        assert_eq!((file.restart, file.start, file.era), (library.restart, library.start, library.era));
+        assert_eq!((file.instances, file.max_connections), (library.instances, library.max_connections));
+        let cached = configured("cache: on").cache;
+        assert_eq!(cached, Some(tsugi_client::config::CachePolicy::default()));
+    }
+
+    #[test]
+    fn codes_of_results_and_numbers_of_servers_are_worth_a_retry() {
+        let listed = configured("retryPolicy: {retryableErrors: [EXECUTION_FAILED, '-32603']}").retry.unwrap();
+        assert_eq!(listed.retryable_errors, ["EXECUTION_FAILED", "-32603"]);
+    }
+
+    #[test]
+    fn a_server_that_only_speaks_json_rpc_is_reached_by_its_transport() {
+        let text = "servers: [{name: a, url: 'http://127.0.0.1:1/mcp', transport: rpc}]".to_owned();
+        let document = ConfigDocument::parse("tsugi.yaml".as_ref(), text, DocumentFormat::Yaml).unwrap();
+        let settings = resolve(&document, &Default::default()).unwrap().settings;
+        let made = config(&settings.servers[0], SecretMask::new(Vec::<String>::new()), &PmBoards::default()).unwrap();
+        assert_eq!(made.target.kind(), "rpc");
     }
 
     #[test]

@@ -192,7 +192,7 @@ words! {
     BuiltinServer: "pm" => Pm, "demo" => Demo;
     Tri: "auto" => Auto, "on" => On, "true" => On, "yes" => On, "off" => Off, "false" => Off, "no" => Off;
     RemoteTransport: "auto" => Auto, "http" => Http, "streamable-http" => Http, "streamableHttp" => Http,
-        "sse" => Sse, "websocket" => Websocket, "ws" => Websocket;
+        "sse" => Sse, "rpc" => Rpc, "websocket" => Websocket, "ws" => Websocket;
 }
 
 #[cfg(test)]

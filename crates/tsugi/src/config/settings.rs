@@ -115,6 +115,8 @@ pub(crate) enum RemoteTransport {
     Auto,
     Http,
     Sse,
+    /// JSON-RPC at `POST <url>/rpc`, without a handshake.
+    Rpc,
     Websocket,
 }
 
@@ -175,6 +177,7 @@ pub(crate) struct CacheSettings {
     pub(crate) max_entries: usize,
     #[serde(serialize_with = "milliseconds")]
     pub(crate) ttl: Duration,
+    pub(crate) update_age_on_get: bool,
 }
 
 /// How values are checked.

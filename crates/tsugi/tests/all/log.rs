@@ -88,3 +88,17 @@ fn calls_over_standard_streams_have_an_id_each() {
     let ids: Vec<&str> = calls.map(|line| line["request_id"].as_str().unwrap_or_else(|| panic!("{talk}"))).collect();
     assert!(ids.len() == 2 && ids[0] != ids[1], "{talk}");
 }
+
+#[test]
+fn a_server_that_dies_and_one_that_is_stopped_leave_lines_at_the_default_level() {
+    let world = World::new();
+    world.write("tsugi.yaml", &format!("servers: [{}]\n", world.entry("shell")));
+    let serving = world.serve(&[]);
+    let pid = serving.connected("shell")["pid"].as_u64().unwrap();
+    tsugi_testkit::process::send(pid as u32, rustix::process::Signal::KILL);
+    let has_line = |words: &[&str]| serving.talk().lines().any(|line| words.iter().all(|word| line.contains(word)));
+    until(|| has_line(&["ERROR", "the server died", "signal 9", "tried again in"]), || serving.talk());
+    until(|| has_line(&["INFO", "the server is connected"]), || serving.talk());
+    serving.ask("POST", "/servers/shell/stop", &[], "");
+    until(|| has_line(&["INFO", "the server was stopped", "stop ordered"]), || serving.talk());
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tsugi_process::SupervisedJob;
-use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::answer::{Fault, FaultCode, SentState};
 use tsugi_protocol::json::{JsonObject, RawJson, lenient};
 use tsugi_protocol::mcp::{Method, meta};
 use tsugi_protocol::rpc::{RequestId, RpcMessage, RpcNotification, RpcResponse, response_id};
@@ -207,6 +207,10 @@ pub(super) async fn watch_input(core: Arc<StreamCore>, job: Option<SupervisedJob
 /// Why the stream ended: the end of the process, where there is one.
 async fn end_fault(core: &Arc<StreamCore>, end: Option<TransportError>, job: Option<SupervisedJob>) -> Fault {
     let context = &core.table.context;
+    // We ended it, so its end is not a crash, and a call in flight may or may not have run.
+    if core.is_closed.load(Ordering::Acquire) {
+        return context.fault(FaultCode::ServerNotRunning, "the server was stopped").sent(SentState::Unknown);
+    }
     let Some(job) = job else {
         return match end {
             Some(error) => call_fault(&error).on_server(&context.server),

@@ -31,7 +31,7 @@ pub(super) struct CacheKeyRef<'call> {
     epoch: u64,
 }
 
-/// The same in memory of its own: a key must not keep the buffer of the wire alive.
+/// An owned key. It copies its parts, so that it does not keep the buffer of the wire alive.
 #[derive(Debug)]
 pub(super) struct CacheKey {
     method: Method,
@@ -45,7 +45,7 @@ pub(super) struct CacheKey {
 /// Whose result it is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CacheOwner<C> {
-    /// Anybody's.
+    /// Any caller's.
     Everybody,
     /// One caller's, in all sessions.
     Principal(C),
@@ -75,12 +75,12 @@ impl<'call> CacheKeyRef<'call> {
         Self { digest, method: &call.method, params, meta: meta_of(call), owner, askable, epoch }
     }
 
-    /// The same read for everybody.
+    /// The same read, shared by all callers.
     pub(super) fn for_everybody(&self, hasher: &RandomState) -> CacheKeyRef<'_> {
         everybodys(self.method, &self.params, &self.meta, self.epoch, hasher)
     }
 
-    /// In memory of its own.
+    /// As an owned key.
     pub(super) fn to_key(&self) -> CacheKey {
         let owner = match self.owner {
             CacheOwner::Everybody => CacheOwner::Everybody,
@@ -108,7 +108,7 @@ impl CacheKey {
         matches!(self.owner, CacheOwner::Session(_))
     }
 
-    /// The same read for everybody.
+    /// The same read, shared by all callers.
     pub(super) fn for_everybody(&self, hasher: &RandomState) -> CacheKeyRef<'_> {
         everybodys(&self.method, &self.params, &self.meta, self.epoch, hasher)
     }

@@ -1,7 +1,8 @@
-//! What is kept and what is under way, in one table: a read takes its place when it begins, and its result is kept there.
+//! An LRU of finished results and reads in flight in one table: a read reserves its slot when it starts.
 //!
-//! An entry lies in one piece beside the others, with its digest and its neighbours by age, so that finding one and
-//! letting the oldest go touch as little memory as they can: a full cache is larger than what is near a processor.
+//! It is our own rather than `moka`'s: a read must reserve its slot and be joined under the same lock, results take
+//! several slots by size, and a hit must not write to a log of its own. An entry lies in one piece with its digest and
+//! its neighbours by age, so that a lookup and an eviction touch few cache lines.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::key::{CacheKey, CacheKeyRef};
 use super::shared_read::SharedRead;
 use super::store::CacheCounts;
 
-/// Nobody's neighbour.
+/// No neighbour.
 const NONE: u32 = u32::MAX;
 
 /// The entries of one server.
@@ -38,7 +39,7 @@ pub(super) struct CacheTable {
 
 struct CacheEntry {
     digest: u64,
-    /// Which it is of all there have ever been: its place may be somebody else's later.
+    /// A serial number, since its slot may be another entry's later.
     number: u64,
     older: u32,
     newer: u32,
@@ -49,7 +50,6 @@ struct CacheEntry {
 enum CacheSlot {
     /// A read under way.
     Flight(Weak<SharedRead>),
-    /// A result.
     Kept(CachedResult),
 }
 
@@ -57,6 +57,8 @@ enum CacheSlot {
 pub(super) struct CachedResult {
     pub(super) complete: CompletedResult,
     pub(super) until: Instant,
+    /// Reading it keeps it for this long from then on, where the policy says so.
+    pub(super) renewal: Option<Duration>,
     /// How many places it takes.
     pub(super) places: u64,
 }
@@ -68,7 +70,6 @@ pub(super) struct CacheTicket {
     number: u64,
 }
 
-/// What was found.
 pub(super) enum CacheLookup {
     /// A result, and how long it may still be used.
     Kept(CompletedResult, Duration),
@@ -76,7 +77,7 @@ pub(super) enum CacheLookup {
     Flight(Arc<SharedRead>),
 }
 
-/// What went off the shelf, to be dropped when the lock is free: others wait for it.
+/// Entries that were removed, to be dropped after the lock is released: dropping takes time.
 #[derive(Default)]
 pub(super) struct EvictedEntries(SmallVec<[CacheEntry; 1]>);
 
@@ -104,8 +105,8 @@ impl CacheTable {
         }
     }
 
-    /// What is kept of this, and how long it may still be used. A read under way is not so much as touched: whoever
-    /// lets go of it last comes here, and must not hold the lock already.
+    /// The cached result for this key, and how long it may still be used. A read in flight is not even upgraded:
+    /// dropping its last reference here would lock the table a second time.
     pub(super) fn find_kept(&mut self, sought: &CacheKeyRef<'_>) -> Option<(CompletedResult, Duration)> {
         let at = self.position(sought)?;
         self.used(at)
@@ -114,12 +115,17 @@ impl CacheTable {
     /// The result in an entry, which is now the most recently used, or is gone when it is too old.
     fn used(&mut self, at: u32) -> Option<(CompletedResult, Duration)> {
         let CacheSlot::Kept(kept) = &self.entries[at as usize].held else { return None };
-        let remaining = kept.until.saturating_duration_since(Instant::now());
+        let (now, renewal) = (Instant::now(), kept.renewal);
+        let mut remaining = kept.until.saturating_duration_since(now);
         if remaining.is_zero() {
             drop(self.remove(at));
             return None;
         }
         let complete = kept.complete.clone();
+        if let (Some(renewal), CacheSlot::Kept(kept)) = (renewal, &mut self.entries[at as usize].held) {
+            (kept.until, remaining) = (now + renewal, renewal);
+        }
+        // The newest entry is hit most often, and needs no relinking.
         if self.newest != at {
             self.unlink(at);
             self.link(at);
@@ -127,7 +133,7 @@ impl CacheTable {
         Some((complete, remaining))
     }
 
-    /// Makes room for a read that begins. What is under way for the same, but was given up, goes.
+    /// Reserves a slot for a read that begins. An abandoned read of the same key is removed.
     pub(super) fn begin(&mut self, sought: &CacheKeyRef<'_>, flight: impl FnOnce(CacheTicket) -> Weak<SharedRead>) {
         if let Some(at) = self.position(sought) {
             drop(self.remove(at));
@@ -135,7 +141,7 @@ impl CacheTable {
         self.insert(sought, |place| CacheSlot::Flight(flight(place)));
     }
 
-    /// A read ended with nothing to be kept, or nobody waits for it any more.
+    /// A read ended with nothing to cache, or its last waiter is gone.
     pub(super) fn give_up(&mut self, place: CacheTicket) -> EvictedEntries {
         let mut gone = EvictedEntries::default();
         if self.is_there(place) {
@@ -144,8 +150,8 @@ impl CacheTable {
         gone
     }
 
-    /// A read ended with a result, which is kept unless what it read changed meanwhile. For a result that is for
-    /// everybody, `hasher` makes the key that everybody has.
+    /// A read ended with a result, which is cached unless what it read has changed since. For a public result,
+    /// `everybodys` makes the key that all callers share.
     pub(super) fn keep(
         &mut self,
         place: CacheTicket,
@@ -157,6 +163,7 @@ impl CacheTable {
         if !self.is_there(place) {
             return gone;
         }
+        // What a session's own instance said stays private, whatever the server calls it.
         match everybodys.filter(|_| !self.entries[place.at as usize].key.is_of_session()) {
             None => self.fill(place.at, kept),
             Some(hasher) => {
@@ -170,20 +177,20 @@ impl CacheTable {
                 gone.0.push(own);
             }
         }
+        // Reads in flight hold no slots and are not in the list by age, so this ends.
         while self.places > most && self.oldest != NONE {
             gone.0.push(self.remove(self.oldest));
         }
         gone
     }
 
-    /// Takes out everything with such a key, also what is under way.
+    /// Removes every entry with such a key, including reads in flight.
     pub(super) fn forget(&mut self, is_unwanted: impl Fn(&CacheKey) -> bool) -> EvictedEntries {
         let unwanted = |(at, entry): (usize, &CacheEntry)| is_unwanted(&entry.key).then_some(at as u32);
         let all: Vec<u32> = self.entries.iter().filter_map(unwanted).collect();
         EvictedEntries(all.into_iter().map(|at| self.remove(at)).collect())
     }
 
-    /// Takes out everything.
     pub(super) fn clear(&mut self) -> EvictedEntries {
         let before = std::mem::take(self);
         // The numbers go on: a read that is still under way must not take a later one's place for its own.
@@ -198,6 +205,7 @@ impl CacheTable {
     fn position(&self, sought: &CacheKeyRef<'_>) -> Option<u32> {
         let is_it = |at: &u32| {
             let entry = &self.entries[*at as usize];
+            // The digest decides in nearly all cases; the key is compared only when it agrees.
             entry.digest == sought.digest && entry.key.is(sought)
         };
         self.index.find(sought.digest, is_it).copied()
@@ -209,6 +217,7 @@ impl CacheTable {
         let at = vacant.key() as u32;
         let (digest, key, held) = (sought.digest, sought.to_key(), held(CacheTicket { at, number }));
         vacant.insert(CacheEntry { digest, number, older: NONE, newer: NONE, key, held });
+        // The caller has looked for the key already, so it is not searched again.
         self.index.insert_unique(digest, at, |at| self.entries[*at as usize].digest);
         at
     }
@@ -239,6 +248,7 @@ impl CacheTable {
 
     /// Makes an entry the most recently used.
     fn link(&mut self, at: u32) {
+        // A doubly linked list through the slab: no allocation per entry.
         let before = std::mem::replace(&mut self.newest, at);
         match before {
             NONE => self.oldest = at,

@@ -1,8 +1,8 @@
-//! One read under way for everybody who asks the same: it goes on while anybody waits, whoever began it.
+//! One read in flight shared by all callers that ask for the same: it goes on while any of them waits.
 //!
-//! Somebody who waits alone polls the reply with a waker of their own, so that a read that nobody shares costs no more
-//! than one that cannot be shared. From the second on the server's side wakes everybody: the last who polled may be
-//! somebody who does not look at their reply for a while.
+//! A single waiter polls the reply with its own waker, so that a read that is not shared costs no more than one that
+//! cannot be. From the second waiter on, a shared waker wakes all of them: the one that polled last may not look at its
+//! reply for a while.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,9 +39,9 @@ struct SharedReadState {
     /// How many wait, and the number of the next.
     riders: usize,
     next: u64,
-    /// Those to be woken, while nobody shares the read.
+    /// The waiters to wake while the read is not shared.
     waiting: WakerList,
-    /// Those to be woken, once somebody does.
+    /// The waiters to wake once it is.
     bell: Option<Arc<SharedWaker>>,
 }
 
@@ -54,7 +54,7 @@ type WakeBatch = SmallVec<[Waker; 2]>;
 /// The number of the one who makes the call.
 const FIRST: u64 = 1;
 
-/// Wakes everybody who waits. It knows nothing of the read: a waker that the read's own reply holds must not keep
+/// Wakes all waiters. It does not refer to the read: a waker that the read's own reply holds must not keep
 /// the read alive.
 #[derive(Default)]
 struct SharedWaker(Mutex<WakerList>);
@@ -67,7 +67,7 @@ impl Wake for SharedWaker {
 }
 
 impl SharedReadState {
-    /// Asks the reply, so that whoever waits is woken when there is more.
+    /// Polls the reply so that all waiters are woken when there is more.
     fn ask(&mut self, number: u64, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         if self.riders < 2 && self.bell.is_none() {
             listen(&mut self.waiting, number, context.waker());
@@ -87,7 +87,7 @@ impl SharedReadState {
         }
     }
 
-    /// Everybody but this one, to be woken once the lock is free.
+    /// All waiters but this one, to be woken once the lock is free.
     fn others(&mut self, number: u64) -> WakeBatch {
         let mut all = std::mem::take(&mut self.waiting);
         if let Some(bell) = &self.bell {
@@ -127,6 +127,7 @@ impl SharedRead {
 
     fn poll(&self, number: u64, seen: &mut u64, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         let mut state = self.state.lock();
+        // Another waiter polled the end.
         if let Some(outcome) = &state.outcome {
             return Poll::Ready(ReplyEvent::Done(outcome.clone()));
         }
@@ -150,6 +151,7 @@ impl SharedRead {
             Poll::Ready(ReplyEvent::Done(outcome)) => {
                 let reply = state.reply.take();
                 drop(state);
+                // Dropped without the lock: its drop may wake or cancel.
                 drop(reply);
                 self.land(number, &outcome);
                 Poll::Ready(ReplyEvent::Done(outcome))
@@ -157,9 +159,8 @@ impl SharedRead {
         }
     }
 
-    /// The call ended.
     fn land(&self, number: u64, outcome: &Outcome) {
-        // From here on nobody joins, so that whoever is counted below is everybody.
+        // No waiter joins from here on, so the count below is final.
         self.store.land(self, outcome);
         self.has_landed.store(true, Relaxed);
         let mut state = self.state.lock();
@@ -181,7 +182,7 @@ impl Drop for SharedRead {
     }
 }
 
-/// Somebody who waits.
+/// One waiter of a read.
 pub(super) struct ReadWaiter {
     flight: Arc<SharedRead>,
     number: u64,
@@ -200,7 +201,7 @@ impl ReadWaiter {
         Self::new(flight, FIRST)
     }
 
-    /// The call was made; its reply is everybody's.
+    /// The call was made; its reply is shared from now on.
     pub(super) fn lead(self, reply: Reply) -> Reply {
         match reply.into_ready() {
             Ok(outcome) => {
@@ -210,7 +211,7 @@ impl ReadWaiter {
             Err(reply) => {
                 let mut state = self.flight.state.lock();
                 state.reply = Some(reply);
-                // Somebody who joined meanwhile asked before there was a reply to ask.
+                // A waiter that joined in between polled before there was a reply to poll.
                 let others = if state.riders > 1 { state.others(self.number) } else { WakeBatch::new() };
                 drop(state);
                 wake(others);
@@ -219,8 +220,8 @@ impl ReadWaiter {
         }
     }
 
-    /// The reply of somebody who asks the same. A question that the server asks back was sealed for the one
-    /// who made the call, so then everybody makes a call of their own.
+    /// The reply of a waiter that did not make the call. A question that the server asks back is sealed for the one
+    /// that made it, so each waiter then makes its own call.
     pub(super) fn follow(mut self, inner: Arc<dyn Answer>, call: Call) -> Reply {
         self.own = Some((inner, call));
         Reply::from_source(self)

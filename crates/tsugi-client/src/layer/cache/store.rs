@@ -1,4 +1,4 @@
-//! The kept results of one server, the reads under way, and how often keeping helped.
+//! The cache of one server: its results, its reads in flight, and its hit counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,8 +22,8 @@ const PLACE: usize = 64 * 1024;
 /// Larger results are not kept.
 const LARGEST: usize = 4 * 1024 * 1024;
 
-/// What is kept, the least recently used going first; what is too old goes when it is asked for, which spares
-/// a timer for every entry. Shared between the layer, which reads and fills it, and the server's task, which empties it.
+/// The least recently used result is evicted first. An expired one goes when it is looked up, which saves a timer per
+/// entry. The layer reads and fills it; the server's task empties it.
 pub(crate) struct CacheStore {
     policy: CachePolicy,
     shelf: Mutex<CacheTable>,
@@ -39,7 +39,7 @@ pub struct CacheCounts {
     pub hits: u64,
     /// Asked the server.
     pub misses: u64,
-    /// Waited for the answer to somebody else's identical read.
+    /// Waited for another caller's identical read.
     pub shared: u64,
 }
 
@@ -52,7 +52,6 @@ impl CacheCounts {
 }
 
 impl CacheStore {
-    /// An empty one.
     pub(crate) fn new(policy: CachePolicy) -> Self {
         let (tools_epoch, resources_epoch) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { policy, shelf: Mutex::default(), tools_epoch, resources_epoch, hasher: RandomState::default() }
@@ -63,12 +62,13 @@ impl CacheStore {
         self.shelf.lock().counts
     }
 
-    /// The tools changed: no result of a tool is used any more, nor one that is under way.
+    /// The tools changed: no result of a tool is used again, not even of a read in flight.
     pub(crate) fn forget_tools(&self) {
+        // The epoch is part of every key, so old entries are never found and age out.
         self.tools_epoch.fetch_add(1, Relaxed);
     }
 
-    /// The server is another one, or its resources changed: nothing is used any more.
+    /// The server was replaced, or its resources changed: nothing is used again.
     pub(crate) fn forget_all(&self) {
         self.tools_epoch.fetch_add(1, Relaxed);
         self.resources_epoch.fetch_add(1, Relaxed);
@@ -76,7 +76,7 @@ impl CacheStore {
         drop(gone);
     }
 
-    /// A resource changed: what was read of it is not used any more, nor what is being read.
+    /// A resource changed: what was read of it is not used again, not even by a read in flight.
     pub(crate) fn forget_resource(&self, uri: &str) {
         let gone = self.shelf.lock().forget(|key| key.reads(uri));
         drop(gone);
@@ -92,7 +92,7 @@ impl CacheStore {
         CacheKeyRef::of(call, owner, epoch.load(Relaxed), &self.hasher)
     }
 
-    /// What is kept of this for everybody.
+    /// The cached result that all callers share.
     pub(super) fn get_everybodys(&self, sought: &CacheKeyRef<'_>) -> Option<CompletedResult> {
         self.get(&sought.for_everybody(&self.hasher))
     }
@@ -106,7 +106,7 @@ impl CacheStore {
         Some(with_remaining_ttl(complete, remaining))
     }
 
-    /// Somebody asks the server, whom nobody can join.
+    /// A caller asks the server without letting others join.
     pub(super) fn count_miss(&self) {
         self.shelf.lock().counts.misses += 1;
     }
@@ -122,6 +122,7 @@ impl CacheStore {
                 ReadRole::Kept(with_remaining_ttl(complete, remaining))
             }
             Some(CacheLookup::Flight(flight)) => {
+                // Neither a hit nor a miss: the server is asked once for both.
                 shelf.counts.shared += 1;
                 ReadRole::Follower(flight.join())
             }
@@ -139,7 +140,7 @@ impl CacheStore {
         }
     }
 
-    /// Nobody can join any more; the result is kept, unless what it read changed meanwhile.
+    /// Ends a read: no waiter can join, and the result is cached unless what it read has changed since.
     pub(super) fn land(&self, flight: &SharedRead, outcome: &Outcome) {
         // Made before the lock is taken: copying a large result takes a while.
         let kept = self.keepable(flight, outcome);
@@ -170,18 +171,19 @@ impl CacheStore {
         let complete =
             CompletedResult { body: complete.body.detached(), era: complete.era, server: complete.server.clone() };
         let places = (size / PLACE + 1) as u64;
-        Some((CachedResult { complete, until: Instant::now() + ttl, places }, scope))
+        // A resource says itself how long it is fresh, and reading it does not change that.
+        let is_own = matches!(flight.lifetime, CacheLifetime::Fixed(_));
+        let renewal = (self.policy.update_age_on_get && is_own).then_some(ttl);
+        Some((CachedResult { complete, until: Instant::now() + ttl, renewal, places }, scope))
     }
 }
 
-/// What somebody who asks is to do.
+/// What a caller has to do for its read.
 pub(super) enum ReadRole {
     /// Nothing: this is the result.
     Kept(CompletedResult),
-    /// Make the call.
     Leader(ReadWaiter),
-    /// Wait for it.
     Follower(ReadWaiter),
-    /// Make the call without anybody else.
+    /// Make the call without sharing it.
     Alone,
 }

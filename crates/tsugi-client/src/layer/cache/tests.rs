@@ -63,6 +63,10 @@ struct World {
 }
 
 fn world_with(extra: Value, instances: InstancePolicy, asks: bool) -> World {
+    world_under(CachePolicy::default(), extra, instances, asks)
+}
+
+fn world_under(policy: CachePolicy, extra: Value, instances: InstancePolicy, asks: bool) -> World {
     let server = Arc::new(Server {
         asked: AtomicUsize::new(0),
         go: Semaphore::new(1_000_000),
@@ -78,7 +82,7 @@ fn world_with(extra: Value, instances: InstancePolicy, asks: bool) -> World {
     let described = [("read", true), ("write", false), ("kept", false), ("never", true)]
         .map(|(name, read_only)| json!({"name": name, "annotations": {"readOnlyHint": read_only}}));
     tools.fill(&catalog(json!(described)));
-    let store = Arc::new(CacheStore::new(CachePolicy::default()));
+    let store = Arc::new(CacheStore::new(policy));
     let layer = CacheLayer::new(shared, Arc::new(tools), store.clone(), instances, CacheSelection::Reads);
     World { server, store, layer }
 }
@@ -387,4 +391,20 @@ async fn a_read_under_way_does_not_take_the_place_of_a_later_one() {
     let Outcome::Complete(complete) = after.await else { panic!("it failed") };
     assert_eq!(world.number(read("b")).await, complete.body.raw().to::<Value>().unwrap()["number"].as_u64().unwrap());
     assert_eq!(world.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_a_result_keeps_it_longer_only_where_that_is_configured_and_never_a_resource() {
+    for update_age_on_get in [true, false] {
+        let policy = CachePolicy { update_age_on_get, ..CachePolicy::default() };
+        let world = world_under(policy, json!({"ttlMs": 60_000}), InstancePolicy::Shared, false);
+        let (first, resource) = (world.number(tool("read")).await, world.number(read("a")).await);
+        for _ in 0..2 {
+            tokio::time::advance(Duration::from_secs(40)).await;
+            let is_kept = world.number(tool("read")).await == first;
+            assert!(is_kept == update_age_on_get || world.asked() == 2, "{update_age_on_get}");
+        }
+        assert_eq!(world.number(tool("read")).await == first, update_age_on_get, "80 s after it was fetched");
+        assert_ne!(world.number(read("a")).await, resource);
+    }
 }

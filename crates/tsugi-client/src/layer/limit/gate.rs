@@ -27,7 +27,7 @@ struct GateState {
 
 type GateWaiter = oneshot::Sender<Result<GatePermit, GateRefusal>>;
 
-/// Why somebody did not get in.
+/// Why a call got no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GateRefusal {
     /// Too many wait already.
@@ -41,12 +41,10 @@ pub(super) enum GateRefusal {
 pub(super) struct GatePermit(Arc<ConcurrencyGate>);
 
 impl ConcurrencyGate {
-    /// An empty one.
     pub(crate) fn new(policy: LimitPolicy) -> Arc<Self> {
         Arc::new(Self { policy, state: Mutex::default() })
     }
 
-    /// What it allows.
     pub(crate) fn policy(&self) -> &LimitPolicy {
         &self.policy
     }
@@ -57,7 +55,7 @@ impl ConcurrencyGate {
         (state.inside, state.waiting)
     }
 
-    /// A place, when one is free and nobody waits.
+    /// A permit, if one is free and no call waits.
     pub(super) fn enter_now(self: &Arc<Self>) -> Option<GatePermit> {
         let mut state = self.state.lock();
         if state.inside >= self.places() || state.waiting > 0 {
@@ -93,10 +91,10 @@ impl ConcurrencyGate {
         if state.waiting >= self.policy.queue {
             state.forget_gone();
         }
-        // Whoever fills the queue alone does not keep others out of it.
+        // A caller that fills the queue alone does not keep others out of it.
         if state.waiting >= self.policy.queue {
             let last = state.last_of_longest(principal).ok_or(GateRefusal::Full)?;
-            // One who goes this very moment need not hear it.
+            // The waiter may have gone in this moment, and then it needs no answer.
             let _ = last.send(Err(GateRefusal::Full));
         }
         let (sender, receiver) = oneshot::channel();
@@ -106,7 +104,7 @@ impl ConcurrencyGate {
         state.lines.entry(principal.to_owned()).or_default().push_back(sender);
         state.waiting += 1;
         drop(state);
-        // A place may have become free for nobody while only gone waiters were in line.
+        // A permit may have been released while only abandoned waiters were queued.
         self.release_next();
         Ok(GateEntry::Waiting(receiver))
     }

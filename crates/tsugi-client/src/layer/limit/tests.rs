@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::config::LimitPolicy;
+use crate::layer::Boxed;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tsugi_protocol::answer::Answer;
 use tsugi_protocol::answer::{CallFailure, Caller, Outcome};
 use tsugi_protocol::json::JsonObject;
 
@@ -47,11 +49,14 @@ fn policy(in_flight: usize, queue: usize) -> LimitPolicy {
     LimitPolicy { in_flight, queue, wait: Duration::from_secs(3) }
 }
 
-fn limit(own: Option<LimitPolicy>, common: Option<&Arc<ConcurrencyGate>>) -> (Arc<Busy>, LimitLayer<Arc<Server>>) {
+fn limit(
+    own: Option<LimitPolicy>,
+    common: Option<&Arc<ConcurrencyGate>>,
+) -> (Arc<Busy>, Boxed<LimitLayer<Arc<Server>>>) {
     let busy = Arc::new(Busy::default());
     let layer =
         LimitLayer::new(Arc::new(Server(busy.clone())), "s".into(), own.map(ConcurrencyGate::new), common.cloned());
-    (busy, layer)
+    (busy, Boxed(layer))
 }
 
 fn call(principal: &str, takes: u64) -> Call {
@@ -155,7 +160,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let (busy, layer) = limit(Some(policy(in_flight, queue)), None);
-            let gate = layer.gates.own.clone().unwrap();
+            let gate = layer.0.gates.own.clone().unwrap();
             let layer = Arc::new(layer);
             let run = asks.into_iter().map(|(who, begin, takes, patience)| {
                 let layer = layer.clone();

@@ -1,13 +1,15 @@
 //! What is repeated, how often, and that no effect happens twice.
 
 use super::*;
-use crate::config::{AutoSwitch, ConnectTarget, ServerConfig, ToolConfig};
+use crate::config::{AutoSwitch, ConnectTarget, ManagerOptions, ServerConfig, ToolConfig};
+use crate::layer::Boxed;
 use crate::tool_table::tests::catalog;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tsugi_protocol::answer::{Answer, Reply};
 use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::rpc::{RpcError, RpcNotification};
@@ -25,6 +27,8 @@ enum Act {
     Ask,
     /// It says that it failed.
     Error,
+    /// The tool's result says that it failed.
+    ToolError,
     /// It does it.
     Good,
 }
@@ -57,6 +61,7 @@ impl Answer for Scripted {
                 rest: Box::new(JsonObject::empty()),
                 release: None,
             }),
+            Act::ToolError => Outcome::complete(JsonObject::from(json!({"content": [], "isError": true}))),
             Act::Error => Outcome::error(RpcError::new(-32000, "own error")),
             Act::Good => Outcome::complete(JsonObject::empty()),
         };
@@ -70,7 +75,7 @@ impl Answer for Scripted {
 
 struct World {
     server: Arc<Scripted>,
-    layer: RetryLayer<Arc<Scripted>>,
+    layer: Boxed<RetryLayer<Arc<Scripted>>>,
 }
 
 fn world(script: &[Act], policy: RetryPolicy) -> World {
@@ -94,11 +99,13 @@ fn world_with(script: &[Act], policy: RetryPolicy, restart: RestartPolicy) -> Wo
         {"name": "read", "annotations": {"readOnlyHint": true}},
         {"name": "put", "annotations": {"idempotentHint": true}},
     ])));
-    World { layer: RetryLayer::new(server.clone(), "s".into(), Arc::new(tools), Some(policy), restart), server }
+    let limits = DeadlineLimits::of(&config, &ManagerOptions::default());
+    let layer = RetryLayer::new(server.clone(), "s".into(), Arc::new(tools), Some(policy), restart, limits);
+    World { layer: Boxed(layer), server }
 }
 
 fn three() -> RetryPolicy {
-    RetryPolicy { max_retries: 3, ..RetryPolicy::default() }
+    RetryPolicy { max_retries: 3, retryable_errors: Vec::new(), ..RetryPolicy::default() }
 }
 
 impl World {
@@ -179,11 +186,12 @@ async fn after_the_last_try_the_fault_says_so_with_the_cause_inside() {
 
 #[tokio::test(start_paused = true)]
 async fn without_retries_a_call_that_a_breaking_connection_never_took_is_tried_once_more() {
-    let lucky = world(&[Act::Lost], RetryPolicy::default());
+    let none = || RetryPolicy { max_retries: 0, ..three() };
+    let lucky = world(&[Act::Lost], none());
     assert!(matches!(lucky.call("write").await, Outcome::Complete(_)));
-    let unlucky = world(&[Act::Lost, Act::Lost], RetryPolicy::default());
+    let unlucky = world(&[Act::Lost, Act::Lost], none());
     assert_eq!(fault(unlucky.call("write").await).code, FaultCode::ConnectionLost);
-    let busy = world(&[Act::Busy(1)], RetryPolicy::default());
+    let busy = world(&[Act::Busy(1)], none());
     assert_eq!(fault(busy.call("write").await).code, FaultCode::RateLimitExceeded);
     assert_eq!((unlucky.asked(), busy.asked()), (2, 1));
 }
@@ -222,6 +230,36 @@ async fn only_listed_errors_are_tried_again_where_there_is_a_list() {
     assert!(matches!(own.call("read").await, Outcome::Complete(_)));
     let untouched = world(&[Act::Error], three());
     assert!(matches!(untouched.call("read").await, Outcome::Failed(CallFailure::Upstream(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_servers_own_failure_is_tried_again_where_the_code_of_its_result_is_listed() {
+    let listing = |code: &str| RetryPolicy { retryable_errors: vec![code.into()], ..three() };
+    for act in [Act::Error, Act::ToolError] {
+        let listed = world(&[act, act], listing("EXECUTION_FAILED"));
+        let Outcome::Complete(complete) = listed.call("read").await else { panic!("{act:?} was not tried again") };
+        assert!(!complete.is_tool_error() && listed.asked() == 3, "{act:?}");
+        let other = world(&[act], listing("INVALID_PARAMS"));
+        other.call("read").await;
+        let write = world(&[act], listing("EXECUTION_FAILED"));
+        write.call("write").await;
+        assert_eq!((other.asked(), write.asked()), (1, 1), "{act:?}");
+    }
+    let always = world(&[Act::ToolError; 9], listing("EXECUTION_FAILED"));
+    let outcome = always.call("read").await;
+    assert!(matches!(outcome, Outcome::Complete(complete) if complete.is_tool_error()), "its own words stay");
+    assert_eq!(always.asked(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_whose_pause_does_not_fit_the_calls_time_is_the_answer() {
+    let world = world(&[Act::Busy(2000)], three());
+    let mut call = Call::tool("write", None);
+    call.options.timeout = Some(Duration::from_secs(1));
+    let before = tokio::time::Instant::now();
+    let refused = fault(world.layer.answer(call).outcome().await);
+    assert_eq!((refused.code, refused.sent), (FaultCode::RateLimitExceeded, SentState::NotSent));
+    assert_eq!((before.elapsed(), world.asked()), (Duration::ZERO, 1), "it is not waited for either");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,52 +3,12 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use parking_lot::Mutex;
 use serde_json::json;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Metadata, Subscriber};
 use tsugi_protocol::json::JsonObject;
 
 use super::*;
 use crate::config::{ConnectTarget, ToolConfig};
-
-type Lines = Arc<Mutex<Vec<(Level, String)>>>;
-
-/// Keeps every line with its level.
-struct Listener(Lines);
-
-struct Words<'a>(&'a mut String);
-
-impl Visit for Words<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.push_str(&format!("{field}={value:?} "));
-    }
-}
-
-impl Subscriber for Listener {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut text = String::new();
-        event.record(&mut Words(&mut text));
-        self.0.lock().push((*event.metadata().level(), text));
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
+use crate::log_capture::{LogCapture, LogLines};
 
 /// Answers at once, but for `wait`.
 struct Server;
@@ -64,10 +24,10 @@ impl Answer for Server {
 
 /// The lines of calls of these tools.
 fn lines(tools: &[&str]) -> Vec<(Level, String)> {
-    let lines = Lines::default();
+    let lines = LogLines::default();
     let mut config = ServerConfig::new("s", ConnectTarget::InProcess(Arc::new(Server)));
     config.tools.insert("get_comments".into(), ToolConfig { is_quiet: true, ..ToolConfig::default() });
-    tracing::subscriber::with_default(Listener(lines.clone()), || {
+    tracing::subscriber::with_default(LogCapture(lines.clone()), || {
         for tool in tools {
             let mut call = Call::tool(tool, Some(&json!({"secret": "canary"}).into()));
             call.options.request_id = Some("abc-1".into());

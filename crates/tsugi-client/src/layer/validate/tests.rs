@@ -29,7 +29,7 @@ fn world(tools: Value, result: Value, policy: ValidatePolicy) -> World {
     let known = ToolTable::new(&config);
     known.fill(&catalog(tools));
     let fixed = Arc::new(Fixed(result, AtomicUsize::new(0)));
-    World { layer: ValidateLayer::new(fixed.clone(), "s".into(), Arc::new(known)), fixed }
+    World { layer: ValidateLayer::new(fixed.clone(), "s".into(), Arc::new(known), None), fixed }
 }
 
 fn off() -> ValidatePolicy {
@@ -159,4 +159,35 @@ async fn a_tool_that_did_not_change_is_not_compiled_again() {
     known.fill(&catalog(json!([adder("add"), other])));
     assert!(Arc::ptr_eq(&before, &known.get("add").unwrap()));
     assert!(!Arc::ptr_eq(&old_other, &known.get("other").unwrap()));
+}
+
+#[tokio::test]
+async fn a_call_that_comes_before_the_list_waits_for_it_where_checking_is_enforced() {
+    for (policy, is_checked) in [(enforce(), true), (off(), false)] {
+        let fixed = Arc::new(Fixed(json!({"structuredContent": {"sum": 1}}), AtomicUsize::new(0)));
+        let mut config = ServerConfig::new("s", ConnectTarget::InProcess(fixed.clone()));
+        config.validate = policy;
+        let table = Arc::new(ToolTable::new(&config));
+        let filled = table.clone();
+        let list: ListSource = Arc::new(move |_| {
+            filled.fill(&catalog(json!([adder("add")])));
+            Box::pin(std::future::ready(Ok(())))
+        });
+        let layer = ValidateLayer::new(fixed.clone(), "s".into(), table, Some(list));
+        let world = World { fixed, layer };
+        let refused = world.call("add", json!({"a": "one"})).await;
+        assert_eq!((refused.is_err(), world.calls()), (is_checked, usize::from(!is_checked)));
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_list_cannot_be_had_fails_with_the_reason() {
+    let fixed = Arc::new(Fixed(json!({}), AtomicUsize::new(0)));
+    let config = ServerConfig::new("s", ConnectTarget::InProcess(fixed.clone()));
+    let list: ListSource =
+        Arc::new(|_| Box::pin(std::future::ready(Err(Fault::new(FaultCode::ServerNotRunning, "down")))));
+    let layer = ValidateLayer::new(fixed.clone(), "s".into(), Arc::new(ToolTable::new(&config)), Some(list));
+    let world = World { fixed, layer };
+    assert_eq!(world.call("add", json!({})).await.unwrap_err().code, FaultCode::ServerNotRunning);
+    assert_eq!(world.calls(), 0);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tsugi_client::ServerConfig;
-use tsugi_client::connection::backoff::BackoffPolicy;
+use tsugi_client::backoff::BackoffPolicy;
 use tsugi_process::JobCommand;
 use tsugi_protocol::answer::{Call, CallFailure, FaultCode, Outcome};
 use tsugi_protocol::mcp::Method;

@@ -4,17 +4,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tsugi_client::backoff::BackoffPolicy;
 use tsugi_client::config::RetryPolicy;
-use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::connection::state::ConnectionState;
 use tsugi_client::{ConnectTarget, Manager};
-use tsugi_protocol::answer::{Answer, Fault, FaultCode, Outcome, SentState};
+use tsugi_protocol::answer::{Answer, Blame, Fault, FaultCode, Outcome, SentState};
 use tsugi_protocol::mcp::Era;
 use tsugi_testkit::fake::tls::Certificate;
 use tsugi_testkit::fake::{BlackHole, Fake, Recorded, Steps, refused, reply};
 use tsugi_testkit::script::Script;
 use tsugi_testkit::scripted::HttpServer;
 use tsugi_testkit::wait;
+use tsugi_transport::http::HttpTarget;
 
 use super::{ERAS, fake, good, response, result};
 use crate::outcome::{end_of, fault, text};
@@ -25,7 +26,7 @@ use crate::world::{Bench, EAGER, LIMIT, call, config, http, options};
 async fn call_once(target: ConnectTarget) -> Outcome {
     let manager = Manager::new(options());
     let mut config = config("tested", target);
-    config.backoff = BackoffPolicy { burst: 1, ..EAGER };
+    config.backoff = BackoffPolicy { max_retries: Some(0), ..EAGER };
     let server = manager.register(config).unwrap();
     let outcome = end_of(server.answer(call("echo", json!({"message": "hello"}))), LIMIT).await.expect("the call ends");
     manager.stop().await;
@@ -201,6 +202,21 @@ async fn h02_a_server_that_is_ill_is_not_taken_for_a_legacy_one_and_is_tried_aga
 }
 
 #[tokio::test]
+async fn a_server_that_comes_late_is_used_as_soon_as_it_is_there() {
+    // More failures than make a crash loop of a program.
+    let peer = Fake::start(|request| match request.number {
+        1..=6 => reply::status(502, &[], ""),
+        _ => good(Era::Modern, request),
+    });
+    let bench = Bench::under(options(), peer, |mut config| {
+        config.backoff = BackoffPolicy::default();
+        config
+    });
+    bench.works().await;
+    bench.finish().await;
+}
+
+#[tokio::test]
 async fn h02_a_pause_that_a_server_asks_for_is_kept_before_connecting_again() {
     let asking = Fake::start(|_| reply::status(503, &[("Retry-After", "100")], ""));
     let bench = Bench::of(asking);
@@ -223,6 +239,7 @@ async fn h02_a_call_that_is_refused_for_now_says_how_long_to_wait() {
                 (expected, SentState::NotSent, Some(7000)),
                 "{fault}"
             );
+            assert_eq!(fault.blame, Blame::Upstream, "the server said so, not tsugi: {fault}");
             assert_eq!(super::counted(&bench.peer), 1);
             bench.finish().await;
         }
@@ -352,4 +369,39 @@ async fn h16_of_ten_servers_nine_serve_while_one_is_dead_and_its_status_says_so(
     assert_ne!(status.state, ConnectionState::Connected);
     assert!(status.fault.unwrap().message.contains("refused"));
     manager.stop().await;
+}
+
+/// A server of the oldest kind: JSON-RPC at one address, no handshake.
+fn plain_rpc(request: &Recorded) -> Steps {
+    let message = request.json();
+    let result = match message["method"].as_str() {
+        _ if request.path != "/mcp/rpc" || request.method != "POST" => return reply::status(404, &[], ""),
+        Some("tools/list") => json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),
+        Some("tools/call") => {
+            let text = message["params"]["arguments"]["message"].clone();
+            json!({"content": [{"type": "text", "text": text}]})
+        }
+        _ => {
+            let error = json!({"code": -32601, "message": "Method not found"});
+            return reply::json(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error}).to_string());
+        }
+    };
+    reply::json(&response(request, &result))
+}
+
+#[tokio::test]
+async fn a_server_that_only_answers_json_rpc_below_its_address_is_used_without_a_handshake() {
+    let peer = Fake::start(plain_rpc);
+    let target = HttpTarget { url: peer.url().parse().unwrap(), headers: ::http::HeaderMap::new() };
+    let bench = Bench::under(options(), peer, |config| tsugi_client::ServerConfig {
+        target: ConnectTarget::PlainRpc(target),
+        ..config
+    });
+    bench.works().await;
+    assert_eq!(bench.server.status().transport, "rpc");
+    let missing = fault(&bench.manager.call_tool(Some("tested"), "nope", None).outcome().await);
+    assert_eq!(missing.code, FaultCode::ToolNotFound, "{missing}");
+    let methods: Vec<Value> = bench.peer.recorded().iter().map(|request| request.json()["method"].clone()).collect();
+    assert!(!methods.iter().any(|method| method == "initialize" || method == "server/discover"), "{methods:?}");
+    bench.finish().await;
 }

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use serde_json::json;
+use tsugi_client::backoff::BackoffPolicy;
 use tsugi_client::config::RetryPolicy;
-use tsugi_client::connection::backoff::BackoffPolicy;
 use tsugi_client::connection::state::ConnectionState;
 use tsugi_client::{ConnectTarget, Manager, ManagerOptions, Server, ServerConfig, StartPolicy};
 use tsugi_process::JobCommand;

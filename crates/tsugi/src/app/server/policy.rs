@@ -54,7 +54,11 @@ pub(super) fn retry(retry: &RetrySettings) -> RetryPolicy {
 }
 
 pub(super) fn cache(cache: &CacheSettings) -> Option<CachePolicy> {
-    cache.enabled.then_some(CachePolicy { max_entries: cache.max_entries as u64, ttl: cache.ttl })
+    cache.enabled.then_some(CachePolicy {
+        max_entries: cache.max_entries as u64,
+        ttl: cache.ttl,
+        update_age_on_get: cache.update_age_on_get,
+    })
 }
 
 pub(super) fn breaker(breaker: BreakerSettings) -> BreakerPolicy {

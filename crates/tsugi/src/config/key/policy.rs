@@ -16,6 +16,7 @@ keys! {
     ENABLED = "enabled", "`true` or `false`", "true", "Keep results.";
     MAX_ENTRIES = "maxEntries", "number", "1000", "How many; the least recently used goes first.";
     TTL = "ttl", "duration", "60s", "For how long.";
+    UPDATE_AGE_ON_GET = "updateAgeOnGet", "`true` or `false`", "false", "Keep a result for another `ttl` whenever it is read.";
 }
 
 keys! {

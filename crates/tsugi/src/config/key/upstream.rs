@@ -12,7 +12,7 @@ keys! {
     CWD = "cwd", "path", "", "The directory to start the program in; relative to the configuration file.";
     URL = "url" | "serverUrl" | "httpUrl" | "endpoint", "URL", "", "The address of a server that runs elsewhere: `http`, `https`, `ws` or `wss`.";
     HEADERS = "headers", "map of text", "{}", "Headers of every request to `url`.";
-    TRANSPORT = "transport" | "type", "`stdio`, `http` (`streamable-http`, `streamableHttp`), `sse`, `websocket` (`ws`), or `auto`", "auto", "How to talk. `auto` follows from `command` or from the address, and tries HTTP before SSE.";
+    TRANSPORT = "transport" | "type", "`stdio`, `http` (`streamable-http`, `streamableHttp`), `sse`, `rpc`, `websocket` (`ws`), or `auto`", "auto", "How to talk. `auto` follows from `command` or from the address, and tries HTTP before SSE. `rpc` posts JSON-RPC to `<url>/rpc` without a handshake.";
     BUILTIN = "builtin", "text", "", "A server that is part of tsugi: `pm` or `demo`.";
     TIMEOUT = "timeout", "duration", "", "How long a call may be silent; progress starts it again. Default: `options.timeout`.";
     MAX_TIMEOUT = "maxTimeout", "duration", "", "How long a call may take in all. Default: `options.maxTimeout`.";

@@ -1,9 +1,11 @@
 //! Retry, cache, validation and breaker: read the same way wherever they stand, each key over a base.
 
+use tsugi_protocol::answer::FaultCode;
+
 use super::reader::{SettingsReader, SettingsSection, default};
 use crate::config::document::ConfigNode;
-use crate::config::key::{breaker, cache, options, retry, validate};
-use crate::config::parse::{self, ParseResult, expected};
+use crate::config::key::{breaker, cache, nearest, options, retry, validate};
+use crate::config::parse::{self, ExpectedValue, ParseResult};
 use crate::config::settings::{BreakerSettings, CacheSettings, RetrySettings, Strictness, ValidateSettings};
 
 /// What holds where nothing is written.
@@ -28,6 +30,7 @@ impl PolicyDefaults {
                 enabled: default(&options::CACHE, parse::flag),
                 max_entries: default(&cache::MAX_ENTRIES, parse::positive),
                 ttl: default(&cache::TTL, parse::duration),
+                update_age_on_get: default(&cache::UPDATE_AGE_ON_GET, parse::flag),
             },
             validate: ValidateSettings {
                 arguments: default(&validate::ARGUMENTS, parse::keyword),
@@ -59,10 +62,15 @@ pub(super) fn retry(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>, 
     settings
 }
 
-/// An error code is not looked up: a server's own codes may be worth a retry too.
+/// A code as tool results show it, or the number of a server's own JSON-RPC error.
 fn error_code(text: &str) -> ParseResult<String> {
-    let is_code = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-    if is_code { Ok(text.to_owned()) } else { expected("an error code such as `TIMEOUT`") }
+    let codes = FaultCode::ALL.iter().map(|code| code.as_str());
+    if text.parse::<i64>().is_ok() || codes.clone().any(|code| code == text) {
+        return Ok(text.to_owned());
+    }
+    let hint = nearest(&text.to_ascii_uppercase(), codes).map(|near| format!("did you mean `{near}`?"));
+    let what = "an error code such as `TIMEOUT` or `EXECUTION_FAILED`, or a JSON-RPC number such as `-32603`".into();
+    Err(ExpectedValue { what, hint })
 }
 
 /// Reads a `cache`: a switch or a map.
@@ -78,6 +86,9 @@ pub(super) fn cache(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>, 
         enabled: reader.optional(&section, &cache::ENABLED, parse::flag).unwrap_or(asked),
         max_entries: reader.optional(&section, &cache::MAX_ENTRIES, parse::positive).unwrap_or(base.max_entries),
         ttl: reader.optional(&section, &cache::TTL, parse::duration).unwrap_or(base.ttl),
+        update_age_on_get: reader
+            .optional(&section, &cache::UPDATE_AGE_ON_GET, parse::flag)
+            .unwrap_or(base.update_age_on_get),
     }
 }
 

@@ -270,6 +270,12 @@ fn mistakes_of_a_server_are_pointed_at() {
         (&format!("{target}sandbox: {{net: some}}"), "4:20", "expected one of none, loopback, all"),
         (&format!("{target}tools: {{read: {{timout: 1}}}}"), "4:20", "did you mean `timeout`?"),
         (&format!("{target}retryPolicy: {{initialDelay: 5s, maxDelay: 1s}}"), "4:37", "`maxDelay` is shorter"),
+        (
+            &format!("{target}retryPolicy: {{retryableErrors: [TIMEOUT, EXECUTION_FAILD]}}"),
+            "4:46",
+            "did you mean `EXECUTION_FAILED`?",
+        ),
+        (&format!("{target}retryPolicy: {{retryableErrors: [NOPE]}}"), "4:37", "expected an error code such as"),
         (&format!("{target}protocolVersion: 2025-01-01"), "4:22", "expected one of 2024-11-05"),
         (&format!("{target}env: {{A: 1}}\nenvs: {{B: 2}}"), "5:5", "`envs` says the same as `env` above"),
         (&format!("{target}envFile: none.env"), "4:14", "cannot be read"),
