@@ -1,4 +1,4 @@
-//! Pages that a running gateway writes about itself. `UPDATE_GOLDEN=1` writes them anew.
+//! Pages made from what a running gateway reports. `UPDATE_GOLDEN=1` rewrites them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use crate::world::World;
 
 const METRICS: &str = "# Metrics
 
-<!-- Generated from what a gateway answers at `/metrics`. `UPDATE_GOLDEN=1 cargo nextest run -p tsugi docs` writes it anew. -->
+<!-- Generated from the response of a gateway at `/metrics`. `UPDATE_GOLDEN=1 cargo nextest run -p tsugi docs` rewrites it. -->
 
-`GET /metrics` answers in the text format of Prometheus.
-It needs an admin key where keys are configured; `gateway.metrics: off` takes it away.
+`GET /metrics` returns the text format of Prometheus.
+It needs an admin key if keys are configured; `gateway.metrics: off` removes it.
 
 | metric | kind | labels | meaning |
 | --- | --- | --- | --- |
 ";
 
 const LABELS: &str = "
-- `server` is the name in the configuration, `tool` the server's own name of the tool. The first 2,000 tools are counted by name, any more under `other`.
+- `server` is the name in the configuration, `tool` the server's own name of the tool. The first 2,000 tools are counted by name, the others under `other`.
 - `outcome` of a call is `ok`, `tool_error` (the tool returned a result with `isError`), `input_required`, `failed` or `cancelled`.
-- `route` is the route as it is written in [http.md](http.md), never the address that was asked for, so that callers cannot multiply it.
-- A histogram has `_bucket`, `_sum` and `_count`; its limits are in seconds.
+- `route` is the route as listed in [http.md](http.md), never the requested address, so that callers cannot create new label values.
+- A histogram has `_bucket`, `_sum` and `_count`; its bounds are in seconds.
 ";
 
 /// Every metric of the text with its kind, labels and meaning.
