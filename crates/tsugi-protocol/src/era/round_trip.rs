@@ -18,9 +18,9 @@ pub fn question(request: &RpcRequest) -> Option<Question> {
     if !matches!(request.method, Method::Elicit | Method::CreateMessage | Method::RootsList) {
         return None;
     }
-    let params = match &request.params {
+    let params = match request.params.as_ref().filter(|params| !params.is_null()) {
         None => None,
-        Some(params) => asked(&JsonObject::of(params)?, &request.method),
+        Some(params) => Some(asked(&JsonObject::of(params)?, &request.method).raw()),
     };
     Some(Question { key: key_of(&request.id), method: request.method.clone(), params })
 }
@@ -32,14 +32,13 @@ fn key_of(id: &RequestId) -> String {
     id.raw().as_string().filter(is_apart).unwrap_or_else(|| id.raw().as_str().to_owned())
 }
 
-fn asked(params: &JsonObject, method: &Method) -> Option<RawJson> {
-    let asked = rewrite::members(params, |key, member| match key {
+fn asked(params: &JsonObject, method: &Method) -> JsonObject {
+    rewrite::members(params, |key, member| match key {
         "task" => MemberEdit::Drop,
         "elicitationId" if *method == Method::Elicit => MemberEdit::Drop,
         "_meta" => without_token(&params.value(member)),
         _ => MemberEdit::Keep,
-    });
-    (!asked.is_empty()).then(|| asked.raw())
+    })
 }
 
 fn without_token(meta: &RawJson) -> MemberEdit {
@@ -55,7 +54,8 @@ pub fn to_request(question: &Question, id: RequestId, version: ProtocolVersion) 
     let params = match question.method {
         Method::Elicit => Some(elicitation(&params, &id, version)?),
         Method::CreateMessage => Some(revision::sampling_params(&params, version)?),
-        Method::RootsList => (!params.is_empty()).then_some(params),
+        // Parameters are optional here alone: an empty object stays one, and none stay none.
+        Method::RootsList => question.params.is_some().then_some(params),
         _ => return None,
     };
     Some(RpcRequest::new(id, question.method.clone(), params.map(|params| params.raw())))
@@ -151,9 +151,7 @@ pub fn url_required(error: &RpcError) -> Option<InputRequired> {
 fn url_question(params: &JsonObject) -> RawJson {
     let mut question = ObjectWriter::with_capacity(params.bytes().len() + 48);
     question.string("method", Method::Elicit.as_str());
-    if let Some(params) = asked(params, &Method::Elicit) {
-        question.raw("params", &params);
-    }
+    question.raw("params", &asked(params, &Method::Elicit).raw());
     question.finish()
 }
 

@@ -2,7 +2,7 @@
 
 use super::revision;
 use super::to_modern::is_modern_member;
-use crate::answer::{Call, CompletedResult};
+use crate::answer::{Call, CompletedResult, FaultCode};
 use crate::json::rewrite::{self, MemberEdit};
 use crate::json::{JsonObject, MemberSpan, ObjectWriter, RawJson};
 use crate::mcp::meta::SERVER_INFO;
@@ -86,12 +86,14 @@ pub fn error(error: &RpcError, method: &Method, _version: ProtocolVersion) -> Rp
     }
 }
 
-/// Whether invalid parameters of `resources/read` mean that the resource is not there. The specification
-/// shows its address in the data and does not demand it; our own faults say it in words.
+/// Whether invalid parameters of `resources/read` mean that the resource does not exist. Both forms say so in their data:
+/// a server's error has the address there
+/// ([Error Handling](https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling)), our own
+/// fault its code. Without data the parameters themselves are wrong, such as a missing `uri`.
 fn is_not_found(error: &RpcError) -> bool {
-    let Some(data) = error.data_object() else { return error.data().is_none() };
+    let Some(data) = error.data_object() else { return false };
     match data.get_str("origin").as_deref() {
-        Some("tsugi") => data.get_str("code").as_deref() == Some("RESOURCE_NOT_FOUND"),
+        Some("tsugi") => data.get_str("code").as_deref() == Some(FaultCode::ResourceNotFound.as_str()),
         _ => data.has("uri"),
     }
 }
