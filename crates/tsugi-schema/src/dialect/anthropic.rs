@@ -1,12 +1,14 @@
 //! Anthropic tools, and every provider that reads JSON Schema whole: the plain form with an object at its root.
 
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 use super::DeclarationParts;
 use super::emit::{as_schema, null_meaning, properties, required, shown_names};
 use super::plan::{ArgumentPlan, MemberPlan, ValuePlan};
 use super::root::make_object;
 use super::union;
+use crate::keyword::{KeywordReach, inner_schemas};
 use crate::loss::{LossFate, SchemaLoss};
 use crate::pointer::JsonPointer;
 use crate::rewrite::{PlainSchema, ReferenceHandling, definition_name, rewrite};
@@ -50,10 +52,28 @@ struct AnthropicEmitter<'p, 'l> {
     is_taken: fn(&str) -> bool,
 }
 
+/// The names of properties as the provider sees them, by the tool's own names.
+type ShownNames = BTreeMap<String, String>;
+
 impl AnthropicEmitter<'_, '_> {
     fn schema(
         &mut self,
         schema: &Map<String, Value>,
+        at: &JsonPointer,
+        depth: usize,
+    ) -> (Map<String, Value>, ValuePlan) {
+        let mut names = Vec::new();
+        property_names(schema, &mut names, 0);
+        let names = shown_names(names.into_iter(), self.is_taken);
+        self.of_value(schema, &names, at, depth)
+    }
+
+    /// A schema for a value that other schemas describe too, such as an alternative beside properties. All of them
+    /// speak about one object, so they share its names.
+    fn of_value(
+        &mut self,
+        schema: &Map<String, Value>,
+        names: &ShownNames,
         at: &JsonPointer,
         depth: usize,
     ) -> (Map<String, Value>, ValuePlan) {
@@ -65,46 +85,60 @@ impl AnthropicEmitter<'_, '_> {
             return (Map::new(), ValuePlan::Keep);
         }
         let mut result = schema.clone();
-        let object = self.object(schema, &mut result, at, depth);
-        let array = self.array(schema, &mut result, at, depth);
-        let union = self.union(schema, &mut result, at, depth);
-        // A schema with several of these is rare; the first that has something to do decides.
-        let plan = [object, array, union].into_iter().find(|plan| *plan != ValuePlan::Keep).unwrap_or_default();
-        (result, plan)
+        let mut plans = vec![self.object(schema, names, &mut result, at, depth)];
+        plans.push(self.array(schema, &mut result, at, depth));
+        for keyword in ["anyOf", "oneOf"] {
+            plans.push(self.union(keyword, schema, names, &mut result, at, depth));
+        }
+        for keyword in ["if", "not", "then", "else"] {
+            let plan = self.condition(keyword, schema, names, &mut result, at, depth);
+            // `if` and `not` only test a value; nothing in it is there because of them.
+            plans.push(if matches!(keyword, "then" | "else") { plan } else { ValuePlan::Keep });
+        }
+        (result, ValuePlan::all(plans))
     }
 
     fn object(
         &mut self,
         schema: &Map<String, Value>,
+        names: &ShownNames,
         result: &mut Map<String, Value>,
         at: &JsonPointer,
         depth: usize,
     ) -> ValuePlan {
         let needed = required(schema);
-        let every = properties(schema).map(|(name, _)| name.clone());
-        let names = shown_names(every, self.is_taken);
+        let shown_name = |name: &str| names.get(name).map_or(name, String::as_str).to_owned();
         let (mut shown, mut members) = (Map::new(), Vec::new());
         for (name, property) in properties(schema) {
             let at = at.child("properties").child(name);
             let (emitted, plan) = self.schema(&as_schema(property), &at, depth + 1);
-            if names[name] != *name {
-                let note = format!("called {} there", names[name]);
+            let shown_name = shown_name(name);
+            if shown_name != *name {
+                let note = format!("called {shown_name} there");
                 self.losses.push(SchemaLoss::new(&at, "properties", LossFate::Changed, note));
             }
             members.push(MemberPlan {
-                shown: names[name].clone(),
+                shown: shown_name.clone(),
                 name: name.clone(),
                 null: null_meaning(property, needed.contains(&name.as_str()), self.plain),
+                absent: None,
                 plan,
             });
-            shown.insert(names[name].clone(), Value::Object(emitted));
+            shown.insert(shown_name, Value::Object(emitted));
         }
         if schema.contains_key("properties") {
             result.insert("properties".to_owned(), Value::Object(shown));
         }
         if schema.contains_key("required") {
-            let renamed = needed.iter().map(|name| names.get(*name).map_or(*name, String::as_str));
+            let renamed = needed.iter().map(|name| shown_name(name));
             result.insert("required".to_owned(), json!(renamed.collect::<Vec<_>>()));
+        }
+        if let Some(Value::Object(dependent)) = schema.get("dependentRequired") {
+            let renamed = dependent.iter().map(|(name, needed)| {
+                let needed = needed.as_array().into_iter().flatten().filter_map(Value::as_str).map(&shown_name);
+                (shown_name(name), json!(needed.collect::<Vec<_>>()))
+            });
+            result.insert("dependentRequired".to_owned(), Value::Object(renamed.collect()));
         }
         let others = self.single("additionalProperties", schema, result, at, depth);
         ValuePlan::object(members, others)
@@ -117,31 +151,60 @@ impl AnthropicEmitter<'_, '_> {
         at: &JsonPointer,
         depth: usize,
     ) -> ValuePlan {
-        let prefix = self.list("prefixItems", schema, result, at, depth);
+        let mut prefix = Vec::new();
+        if let Some(Value::Array(members)) = schema.get("prefixItems") {
+            let mut shown = Vec::new();
+            for (index, member) in members.iter().enumerate() {
+                let at = at.child("prefixItems").child(index);
+                let (emitted, plan) = self.schema(&as_schema(member), &at, depth + 1);
+                shown.push(Value::Object(emitted));
+                prefix.push(plan);
+            }
+            result.insert("prefixItems".to_owned(), Value::Array(shown));
+        }
         let items = self.single("items", schema, result, at, depth);
         ValuePlan::array(prefix, items)
     }
 
     fn union(
         &mut self,
+        keyword: &str,
         schema: &Map<String, Value>,
+        names: &ShownNames,
         result: &mut Map<String, Value>,
         at: &JsonPointer,
         depth: usize,
     ) -> ValuePlan {
-        for keyword in ["anyOf", "oneOf"] {
-            let plans = self.list(keyword, schema, result, at, depth);
-            let branches: Vec<Map<String, Value>> = schema
-                .get(keyword)
-                .and_then(Value::as_array)
-                .map(|branches| branches.iter().map(as_schema).collect())
-                .unwrap_or_default();
-            let plan = union::plan(&branches, plans, self.plain);
-            if plan != ValuePlan::Keep {
-                return plan;
-            }
+        let Some(Value::Array(branches)) = schema.get(keyword) else {
+            return ValuePlan::Keep;
+        };
+        let branches: Vec<Map<String, Value>> = branches.iter().map(as_schema).collect();
+        let (mut shown, mut plans) = (Vec::new(), Vec::new());
+        for (index, branch) in branches.iter().enumerate() {
+            let at = at.child(keyword).child(index);
+            let (emitted, plan) = self.of_value(branch, names, &at, depth + 1);
+            shown.push(Value::Object(emitted));
+            plans.push(plan);
         }
-        ValuePlan::Keep
+        result.insert(keyword.to_owned(), Value::Array(shown));
+        union::plan(&branches, plans, self.plain)
+    }
+
+    fn condition(
+        &mut self,
+        keyword: &str,
+        schema: &Map<String, Value>,
+        names: &ShownNames,
+        result: &mut Map<String, Value>,
+        at: &JsonPointer,
+        depth: usize,
+    ) -> ValuePlan {
+        let Some(Value::Object(inner)) = schema.get(keyword) else {
+            return ValuePlan::Keep;
+        };
+        let (emitted, plan) = self.of_value(inner, names, &at.child(keyword), depth + 1);
+        result.insert(keyword.to_owned(), Value::Object(emitted));
+        plan
     }
 
     fn single(
@@ -159,26 +222,22 @@ impl AnthropicEmitter<'_, '_> {
         result.insert(keyword.to_owned(), Value::Object(emitted));
         plan
     }
+}
 
-    fn list(
-        &mut self,
-        keyword: &str,
-        schema: &Map<String, Value>,
-        result: &mut Map<String, Value>,
-        at: &JsonPointer,
-        depth: usize,
-    ) -> Vec<ValuePlan> {
-        let Some(Value::Array(members)) = schema.get(keyword) else {
-            return Vec::new();
-        };
-        let (mut shown, mut plans) = (Vec::new(), Vec::new());
-        for (index, member) in members.iter().enumerate() {
-            let at = at.child(keyword).child(index);
-            let (emitted, plan) = self.schema(&as_schema(member), &at, depth + 1);
-            shown.push(Value::Object(emitted));
-            plans.push(plan);
+/// Every property of an object that a schema names, directly or through schemas for the same object.
+fn property_names(schema: &Map<String, Value>, names: &mut Vec<String>, depth: usize) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    for (name, _) in properties(schema) {
+        if !names.contains(name) {
+            names.push(name.clone());
         }
-        result.insert(keyword.to_owned(), Value::Array(shown));
-        plans
+    }
+    let same = inner_schemas(schema, &JsonPointer::root()).into_iter();
+    for inner in same.filter(|inner| inner.reach == KeywordReach::SameValue) {
+        if let Some(inner) = inner.schema.as_object() {
+            property_names(inner, names, depth + 1);
+        }
     }
 }

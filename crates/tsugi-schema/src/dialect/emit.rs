@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::loss_notes::LossNotes;
 use super::plan::{NullMeaning, ValuePlan};
+use super::types::types;
 use crate::rewrite::{PlainSchema, definition_name};
 
 /// A schema said in a dialect, with the way back.
@@ -43,6 +44,31 @@ fn accepts_null_within(schema: &Value, plain: &PlainSchema, depth: usize) -> boo
         _ => true,
     };
     is_named && is_listed && any_accepts("anyOf") && any_accepts("oneOf") && !is_impossible(schema)
+}
+
+/// The value that means "nothing" where a schema allows one: `null`, an empty array or an empty object.
+pub(super) fn empty_value(schema: &Value, plain: &PlainSchema) -> Option<Value> {
+    if accepts_null(schema, plain) {
+        return Some(Value::Null);
+    }
+    empty_container(schema, plain, 16)
+}
+
+fn empty_container(schema: &Value, plain: &PlainSchema, depth: usize) -> Option<Value> {
+    let schema = schema.as_object().filter(|_| depth > 0)?;
+    if let Some(name) = definition_name(schema) {
+        return empty_container(plain.definitions.get(name)?, plain, depth - 1);
+    }
+    let branches = ["anyOf", "oneOf"].iter().filter_map(|keyword| schema.get(*keyword)?.as_array()).flatten();
+    if let Some(empty) = branches.into_iter().find_map(|branch| empty_container(branch, plain, depth - 1)) {
+        return Some(empty);
+    }
+    let may_be_empty = |least: &str| schema.get(least).and_then(Value::as_u64).is_none_or(|least| least == 0);
+    match types(schema).as_slice() {
+        [kind] if kind == "array" && may_be_empty("minItems") && !schema.contains_key("contains") => Some(json!([])),
+        [kind] if kind == "object" && may_be_empty("minProperties") && required(schema).is_empty() => Some(json!({})),
+        _ => None,
+    }
 }
 
 /// `{"not": {}}`: no value fits.

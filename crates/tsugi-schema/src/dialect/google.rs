@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::emit::{
-    EmittedSchema, as_schema, is_identifier, is_impossible, null_meaning, properties, required, shown_names,
+    EmittedSchema, as_schema, empty_value, is_identifier, is_impossible, null_meaning, properties, required,
+    shown_names,
 };
 use super::loss_notes;
 use super::plan::MemberPlan;
@@ -96,11 +97,15 @@ pub(super) trait GoogleEmitter {
                     format!("called {shown} there"),
                 ));
             }
+            let mut absent = None;
             if is_required && self.may_be_required(&emitted.schema, &at) {
                 all.required.push(shown.clone());
+            } else if is_required {
+                // The model may leave it out, and the tool would refuse that.
+                absent = empty_value(property, self.plain());
             }
             let null = null_meaning(property, is_required, self.plain());
-            all.members.push(MemberPlan { shown: shown.clone(), name: name.clone(), null, plan: emitted.plan });
+            all.members.push(MemberPlan { shown: shown.clone(), name: name.clone(), null, absent, plan: emitted.plan });
             all.shown.insert(shown.clone(), Value::Object(emitted.schema));
         }
         all

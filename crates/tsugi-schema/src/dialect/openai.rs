@@ -262,7 +262,7 @@ impl OpenAiEmitter<'_, '_> {
                 let note = "optional there means null";
                 self.losses.push(SchemaLoss::new(&at, "required", LossFate::Changed, note));
             }
-            members.push(MemberPlan { shown: name.clone(), name: name.clone(), null, plan });
+            members.push(MemberPlan { shown: name.clone(), name: name.clone(), null, absent: None, plan });
             shown.insert(name.clone(), Value::Object(emitted));
         }
         if self.properties > MAX_PROPERTIES {

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use super::types::type_name;
 
+/// How deep plans are followed.
+const MAX_DEPTH: usize = 128;
+
 /// How to turn a model's arguments back. Cheap to keep beside the declaration; apply it before validating.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ArgumentPlan {
@@ -34,6 +37,8 @@ pub(super) enum ValuePlan {
     OneOf(Vec<UnionBranch>),
     /// As a definition says.
     Definition(String),
+    /// Several at once: a schema may describe a value by its properties and by alternatives.
+    All(Vec<ValuePlan>),
 }
 
 /// A property of an object.
@@ -43,8 +48,10 @@ pub(super) struct MemberPlan {
     pub(super) shown: String,
     /// As the tool knows it.
     pub(super) name: String,
-    /// What `null` means.
     pub(super) null: NullMeaning,
+    /// The value of a property that the tool requires and the dialect cannot: it stands in when the model writes
+    /// nothing.
+    pub(super) absent: Option<Value>,
     pub(super) plan: ValuePlan,
 }
 
@@ -64,7 +71,15 @@ pub(super) enum NullMeaning {
 pub(super) struct UnionBranch {
     /// The types it takes; none means any.
     pub(super) types: Vec<String>,
+    /// Properties with the only values they may have: what tells the alternatives of a tagged union apart.
+    pub(super) fixed: Vec<(String, Vec<Value>)>,
     pub(super) plan: ValuePlan,
+}
+
+impl UnionBranch {
+    fn contradicts(&self, value: &Value) -> bool {
+        self.fixed.iter().any(|(name, allowed)| value.get(name).is_some_and(|value| !allowed.contains(value)))
+    }
 }
 
 impl ArgumentPlan {
@@ -89,7 +104,7 @@ impl ArgumentPlan {
 
     fn walk(&self, plan: &ValuePlan, value: Value, direction: PlanDirection, depth: usize) -> Value {
         // Definitions may be recursive, and so may hostile arguments: no deeper than JSON text can be.
-        if depth > 128 {
+        if depth > MAX_DEPTH {
             return value;
         }
         match (plan, value) {
@@ -104,7 +119,7 @@ impl ArgumentPlan {
                     list.into_iter().zip(plans).map(|(item, plan)| self.walk(plan, item, direction, depth + 1));
                 Value::Array(walked.collect())
             }
-            (ValuePlan::OneOf(branches), value) => match self.choose(branches, &value, direction) {
+            (ValuePlan::OneOf(branches), value) => match self.choose(branches, &value, direction, 0) {
                 Some(plan) => self.walk(plan, value, direction, depth + 1),
                 None => value,
             },
@@ -112,6 +127,9 @@ impl ArgumentPlan {
                 Some(plan) => self.walk(plan, value, direction, depth + 1),
                 None => value,
             },
+            (ValuePlan::All(plans), value) => {
+                plans.iter().fold(value, |value, plan| self.walk(plan, value, direction, depth + 1))
+            }
             (_, value) => value,
         }
     }
@@ -127,7 +145,12 @@ impl ArgumentPlan {
         let mut result = Map::new();
         for member in members {
             let (from, to) = direction.names(member);
-            match entries.shift_remove(from) {
+            // Of several plans for one value, an earlier one may have changed the name already.
+            let entry = entries.shift_remove(from).or_else(|| entries.shift_remove(to));
+            match entry {
+                None | Some(Value::Null) if direction.fills_in(member).is_some() => {
+                    result.insert(to.to_owned(), direction.fills_in(member).cloned().unwrap_or_default());
+                }
                 Some(Value::Null) if direction.is_left_out(member) => {}
                 Some(value) => {
                     let value = self.walk(&member.plan, value, direction, depth);
@@ -151,35 +174,36 @@ impl ArgumentPlan {
         branches: &'p [UnionBranch],
         value: &Value,
         direction: PlanDirection,
+        depth: usize,
     ) -> Option<&'p ValuePlan> {
         let kind = type_name(value);
         branches
             .iter()
             .filter(|branch| branch.types.is_empty() || branch.types.iter().any(|name| fits(name, kind)))
+            // Of equally likely alternatives the first one counts, and `max_by_key` takes the last.
             .rev()
-            .max_by_key(|branch| self.likeness(&branch.plan, value, direction))
+            .max_by_key(|branch| {
+                let likeness = self.likeness(&branch.plan, value, direction, depth);
+                (!branch.contradicts(value), likeness)
+            })
             .map(|branch| &branch.plan)
     }
 
-    /// Known names count for an alternative, unknown ones against it.
-    fn likeness(&self, plan: &ValuePlan, value: &Value, direction: PlanDirection) -> i64 {
-        let plan = match plan {
-            ValuePlan::Definition(name) => self.definitions.get(name).unwrap_or(plan),
-            plan => plan,
-        };
+    /// Known names count for an alternative, unknown ones against it. An alternative that is itself a union is as
+    /// likely as the likeliest of its own.
+    fn likeness(&self, plan: &ValuePlan, value: &Value, direction: PlanDirection, depth: usize) -> i64 {
+        // Definitions may lead back to themselves without any value between.
+        if depth > MAX_DEPTH {
+            return 0;
+        }
+        let likeness = |plan| self.likeness(plan, value, direction, depth + 1);
         match (plan, value) {
-            (ValuePlan::Object { members, .. }, Value::Object(entries)) => entries
-                .iter()
-                .map(|(key, value)| {
-                    let known = members.iter().find(|member| direction.names(member).0 == key);
-                    match known {
-                        // An alternative where `null` is a value is the likelier one.
-                        Some(member) if value.is_null() && member.null == NullMeaning::Absent => 0,
-                        Some(_) => 1,
-                        None => -1,
-                    }
-                })
-                .sum(),
+            (ValuePlan::Definition(name), _) => self.definitions.get(name).map_or(0, likeness),
+            (ValuePlan::All(plans), _) => plans.iter().map(likeness).max().unwrap_or(0),
+            (ValuePlan::OneOf(branches), _) => self.choose(branches, value, direction, depth + 1).map_or(0, likeness),
+            (ValuePlan::Object { members, .. }, Value::Object(entries)) => {
+                entries.iter().map(|(key, value)| direction.evidence(members, key, value)).sum()
+            }
             _ => 0,
         }
     }
@@ -199,6 +223,22 @@ impl PlanDirection {
         }
     }
 
+    /// What one entry says for (above zero) or against an object with these members.
+    fn evidence(self, members: &[MemberPlan], key: &str, value: &Value) -> i64 {
+        let is_named = |member: &&MemberPlan| member.shown == key || member.name == key;
+        match members.iter().find(is_named) {
+            // An alternative where `null` is a value is the likelier one.
+            Some(member) if value.is_null() && member.null == NullMeaning::Absent => 0,
+            Some(_) => 1,
+            None => -1,
+        }
+    }
+
+    /// The value that stands in for what the model could leave out and the tool cannot.
+    fn fills_in(self, member: &MemberPlan) -> Option<&Value> {
+        member.absent.as_ref().filter(|_| self == Self::Restore)
+    }
+
     fn is_left_out(self, member: &MemberPlan) -> bool {
         self == Self::Restore && member.null != NullMeaning::Value
     }
@@ -209,7 +249,7 @@ impl PlanDirection {
 
     fn json_text(self, value: Value) -> Value {
         match (self, &value) {
-            // Text that is no JSON was meant as it stands.
+            // Text that is not JSON was meant as it stands.
             (Self::Restore, Value::String(text)) => serde_json::from_str(text).unwrap_or(value),
             (Self::Restore, _) => value,
             (Self::Show, _) => Value::String(value.to_string()),
@@ -247,6 +287,15 @@ impl ValuePlan {
             return Self::Keep;
         }
         Self::Array { prefix, items: Box::new(items) }
+    }
+
+    pub(super) fn all(plans: impl IntoIterator<Item = ValuePlan>) -> Self {
+        let mut plans: Vec<ValuePlan> = plans.into_iter().filter(|plan| *plan != Self::Keep).collect();
+        match plans.len() {
+            0 => Self::Keep,
+            1 => plans.remove(0),
+            _ => Self::All(plans),
+        }
     }
 
     pub(super) fn one_of(branches: Vec<UnionBranch>) -> Self {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::emit::{as_schema, is_impossible};
+use super::emit::{as_schema, is_impossible, properties};
 use super::loss_notes::is_decoration;
 use super::plan::{UnionBranch, ValuePlan};
 use super::types::types;
@@ -69,8 +69,18 @@ fn with_beside(branch: Map<String, Value>, beside: &Map<String, Value>, plain: &
 pub(super) fn plan(branches: &[Map<String, Value>], plans: Vec<ValuePlan>, plain: &PlainSchema) -> ValuePlan {
     let branches = branches.iter().zip(plans).map(|(schema, plan)| {
         let target = definition_name(schema).and_then(|name| plain.definitions.get(name));
-        let types = target.and_then(Value::as_object).map_or_else(|| types(schema), types);
-        UnionBranch { types, plan }
+        let schema = target.and_then(Value::as_object).unwrap_or(schema);
+        UnionBranch { types: types(schema), fixed: fixed(schema), plan }
     });
     ValuePlan::one_of(branches.collect())
+}
+
+/// The properties of a branch that may only have certain values.
+fn fixed(schema: &Map<String, Value>) -> Vec<(String, Vec<Value>)> {
+    let allowed = |property: &Value| match (property.get("const"), property.get("enum")) {
+        (Some(value), _) => Some(vec![value.clone()]),
+        (None, Some(Value::Array(values))) => Some(values.clone()),
+        _ => None,
+    };
+    properties(schema).filter_map(|(name, property)| Some((name.clone(), allowed(property)?))).collect()
 }

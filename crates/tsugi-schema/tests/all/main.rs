@@ -1,5 +1,6 @@
 //! The integration tests of `tsugi-schema`, in one binary.
 
+mod arguments;
 mod generate;
 mod golden;
 mod hostile;
