@@ -15,7 +15,6 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::handshake::machine::TryParse;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
-use tower_service::Service;
 use tsugi_protocol::answer::FaultReason;
 
 use crate::error::{TransportError, TransportErrorKind, chain};
@@ -50,7 +49,7 @@ pub async fn connect(target: &HttpTarget) -> Result<Link, TransportError> {
 async fn open(target: &HttpTarget) -> Result<Link, TransportError> {
     let request = upgrade_request(target)?;
     let stream = UpstreamConnector::for_upgrades()
-        .call(beneath(target)?)
+        .connect(beneath(target)?)
         .await
         .map_err(|error| TransportError::connect(target.url.host_str().unwrap_or("the server"), &*error))?;
     upgrade(request, TokioIo::new(stream)).await

@@ -1,34 +1,28 @@
-//! Requests to one HTTP server: pooled connections, custom headers, no redirect that leaves the origin.
+//! Requests to one HTTP server: pooled connections, custom headers, and only redirects within the origin.
 
-use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, Entry, HOST, LOCATION};
-use http::uri::PathAndQuery;
+use http::header::{ACCEPT, CONTENT_TYPE, Entry, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tsugi_protocol::answer::FaultReason;
 use url::Url;
 
 use super::connector::UpstreamConnector;
-use super::pool::{ConnectionPool, PoolError};
-use super::response::{HttpResponse, UpstreamBody};
+use super::pool::{ConnectionPool, DrivenBody, PoolError};
+use super::response::HttpResponse;
 use crate::error::{TransportError, TransportErrorKind, chain};
 
 const REDIRECT_REFUSED: Option<FaultReason> = Some(FaultReason::RedirectRefused);
 /// How many redirects within the origin are followed.
 const MAX_REDIRECTS: usize = 3;
 
-/// Where an HTTP server is and what it wants to see on every request.
+/// The address of an HTTP server and the headers of every request to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpTarget {
-    /// The address.
     pub url: Url,
-    /// Headers of the user, such as `Authorization`. They are never sent to another origin.
+    /// The user's headers, such as `Authorization`. They are never sent to another origin.
     pub headers: HeaderMap,
 }
 
@@ -42,25 +36,25 @@ impl std::fmt::Debug for HttpTarget {
 /// A client for one server. Cheap to clone; clones share the pool.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
-    client: Client<UpstreamConnector, Full<Bytes>>,
-    /// The way to a server without TLS, where HTTP/2 is never spoken.
-    plain: Option<Arc<ConnectionPool>>,
+    pool: Arc<ConnectionPool>,
     target: Arc<HttpTarget>,
-    /// The address once more, read once and not for every request; `None` when hyper cannot use it.
+    /// The address as hyper reads it, parsed once instead of per request; `None` when hyper cannot use it.
     uri: Option<Uri>,
 }
 
 impl HttpClient {
     /// A client with a pool of its own. Nothing is connected yet.
     pub fn new(target: HttpTarget) -> Self {
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(60))
-            // A kept connection that closes before it took the request: nothing was sent, so another may take it.
-            .retry_canceled_requests(true)
-            .build(UpstreamConnector::new());
-        let plain = (target.url.scheme() == "http").then(|| ConnectionPool::new(UpstreamConnector::new()));
-        Self { client, plain, uri: uri_of(&target.url).ok(), target: Arc::new(target) }
+        Self::with_connector(target, UpstreamConnector::new())
+    }
+
+    pub(super) fn with_connector(target: HttpTarget, connector: UpstreamConnector) -> Self {
+        Self { pool: ConnectionPool::new(connector), uri: uri_of(&target.url).ok(), target: Arc::new(target) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn pool(&self) -> &ConnectionPool {
+        &self.pool
     }
 
     /// The address that requests go to.
@@ -71,8 +65,7 @@ impl HttpClient {
     /// The same client for another address of the same origin; `None` for another origin.
     pub fn at(&self, url: Url) -> Option<Self> {
         (url.origin() == self.target.url.origin()).then(|| Self {
-            client: self.client.clone(),
-            plain: self.plain.clone(),
+            pool: self.pool.clone(),
             uri: uri_of(&url).ok(),
             target: Arc::new(HttpTarget { url, headers: self.target.headers.clone() }),
         })
@@ -96,7 +89,7 @@ impl HttpClient {
     async fn send(&self, method: Method, body: Bytes, protocol: HeaderMap) -> Result<HttpResponse, TransportError> {
         let headers = self.headers(&method, protocol);
         let mut uri = self.uri.clone().map_or_else(|| uri_of(self.url()), Ok)?;
-        // Only a redirect needs the address in its long form.
+        // Only a redirect needs a `Url`, which is costly to build.
         let mut moved: Option<Url> = None;
         for _ in 0..=MAX_REDIRECTS {
             let mut request = Request::new(Full::new(body.clone()));
@@ -116,29 +109,20 @@ impl HttpClient {
         Err(TransportError::unsent(TransportErrorKind::Protocol, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    async fn exchange(
-        &self,
-        request: Request<Full<Bytes>>,
-        url: &Url,
-    ) -> Result<Response<UpstreamBody>, TransportError> {
-        let Some(pool) = &self.plain else {
-            let response = self.client.request(request).await.map_err(|error| request_error(&error, url))?;
-            return Ok(response.map(UpstreamBody::Shared));
-        };
-        let (uri, request) = in_origin_form(request)?;
-        match pool.send(&uri, request).await {
-            Ok(response) => Ok(response.map(UpstreamBody::Driven)),
-            Err(PoolError::Connect(error)) => Err(TransportError::connect(host_of(url), &*error)),
-            Err(PoolError::Unsent(error)) => Err(TransportError { may_be_sent: false, ..broke(&chain(&error), url) }),
-            Err(PoolError::Broke(error)) => Err(broke(&chain(&error), url)),
-        }
+    async fn exchange(&self, request: Request<Full<Bytes>>, url: &Url) -> Result<Response<DrivenBody>, TransportError> {
+        self.pool.send(request).await.map_err(|error| match error {
+            PoolError::Connect(error) => TransportError::connect(host_of(url), &*error),
+            PoolError::Unsent(error) => TransportError { may_be_sent: false, ..broke(&chain(&error), url) },
+            PoolError::Broke(error) => broke(&chain(&error), url),
+        })
     }
 
-    /// All headers of a request: the protocol's come before the user's, and those before ours.
+    /// All headers of a request. The protocol's win over the user's, and those over our defaults.
     fn headers(&self, method: &Method, protocol: HeaderMap) -> HeaderMap {
         let mut headers = protocol;
         for name in self.target.headers.keys() {
             if let Entry::Vacant(entry) = headers.entry(name) {
+                // A name may have several values, and `keys` lists it once.
                 let mut values = self.target.headers.get_all(name).iter().cloned();
                 let Some(first) = values.next() else { continue };
                 let mut entry = entry.insert_entry(first);
@@ -154,29 +138,14 @@ impl HttpClient {
 }
 
 fn uri_of(url: &Url) -> Result<Uri, TransportError> {
+    let mut url = url.clone();
+    // Neither `Host` nor `:authority` may carry a user's name or password.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
     url.as_str().parse().map_err(|error| {
         TransportError::unsent(TransportErrorKind::Connect, format!("the address cannot be used: {error}"))
             .with_reason(Some(FaultReason::InvalidAddress))
     })
-}
-
-/// The address of a request, and the request as a server itself wants it: the path alone, the host in a header
-/// ([RFC 9112](https://www.rfc-editor.org/rfc/rfc9112#name-origin-form)).
-fn in_origin_form(mut request: Request<Full<Bytes>>) -> Result<(Uri, Request<Full<Bytes>>), TransportError> {
-    let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-    let uri = std::mem::replace(request.uri_mut(), path.into());
-    if !request.headers().contains_key(HOST) {
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        let host = HeaderValue::from_str(host).map_err(|_| {
-            TransportError::unsent(
-                TransportErrorKind::Connect,
-                format!("the host {host:?} cannot be put into a header"),
-            )
-        })?;
-        request.headers_mut().insert(HOST, host);
-    }
-    Ok((uri, request))
 }
 
 fn accept_for(method: &Method) -> HeaderValue {
@@ -186,14 +155,14 @@ fn accept_for(method: &Method) -> HeaderValue {
     }
 }
 
-/// Where a redirect leads, when it may be followed: same origin, and only the two kinds that repeat
-/// the request as it was. Everything else would leak headers or change the meaning.
+/// The target of a redirect that may be followed: within the origin, and only 307 and 308, which repeat the request
+/// as it was. Any other redirect would leak headers or change the meaning.
 fn redirect(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<Url>, TransportError> {
     if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
         return Ok(None);
     }
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
-        // The others may lead to what came of the request, so it may have been acted upon.
+        // The others may point at the result of the request, so the server may have acted on it.
         let why = format!("redirect ({status}) that would change the request is not followed");
         return Err(TransportError::sent(TransportErrorKind::Protocol, why).with_reason(REDIRECT_REFUSED));
     }
@@ -206,13 +175,6 @@ fn redirect(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Optio
         Some(url) if url.origin() == from.origin() => Ok(Some(url)),
         Some(_) => refuse("to another origin is not followed"),
         None => refuse("without a usable address"),
-    }
-}
-
-fn request_error(error: &hyper_util::client::legacy::Error, url: &Url) -> TransportError {
-    match error.source().filter(|_| error.is_connect()) {
-        Some(cause) => TransportError::connect(host_of(url), cause),
-        None => broke(&chain(error), url),
     }
 }
 
@@ -245,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_that_repeats_the_request_was_no_act_and_any_other_may_be() {
+    fn a_redirect_that_repeats_the_request_counts_as_unsent_and_any_other_does_not() {
         let from: Url = "http://here/mcp".parse().expect("an address");
         let elsewhere = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("http://there/"))]);
         for (status, may_be_sent) in [(301, true), (302, true), (303, true), (307, false), (308, false)] {

@@ -1,8 +1,6 @@
-//! Connecting with a time limit of its own, so that a black hole is told apart from a slow answer.
+//! Connects with its own time limit, so that an unreachable host is not mistaken for a slow response.
 
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -22,10 +20,10 @@ use tower_service::Service;
 
 /// Name lookup, TCP and TLS together may take this long.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// A connection that is silent for this long is looked after.
+/// After this much silence the system probes whether the other side is still there.
 const IDLE: Duration = Duration::from_secs(60);
 
-pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) type UpstreamStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// A connector for `http` and `https` that gives up after [`CONNECT_LIMIT`].
@@ -34,48 +32,43 @@ pub(crate) struct UpstreamConnector(HttpsConnector<HttpConnector<NameResolver>>)
 
 impl UpstreamConnector {
     pub(crate) fn new() -> Self {
-        Self(https().enable_all_versions().wrap_connector(tcp()))
+        Self(https(&tls_config()).enable_all_versions().wrap_connector(tcp()))
+    }
+
+    /// A connector that trusts these certificates instead of the system's.
+    #[cfg(test)]
+    pub(super) fn trusting(roots: RootCertStore) -> Self {
+        Self(https(&build_tls_config(roots)).enable_all_versions().wrap_connector(tcp()))
+    }
+
+    /// Connects to the host of `uri`. A black hole fails after [`CONNECT_LIMIT`], long before the call's own timeout.
+    pub(crate) async fn connect(&self, uri: Uri) -> Result<UpstreamStream, BoxError> {
+        let mut connector = self.0.clone();
+        match tokio::time::timeout(CONNECT_LIMIT, connector.call(uri)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no connection within 5 s").into()),
+        }
     }
 
     /// A connector for connections that are to be upgraded, which only HTTP/1.1 can. They have no deadline per
-    /// request, so the system ends one whose other side does not take what is sent.
+    /// request, so the system closes one whose other side does not acknowledge what is sent.
     pub(crate) fn for_upgrades() -> Self {
         let mut tcp = tcp();
         #[cfg(target_os = "linux")]
         tcp.set_tcp_user_timeout(Some(IDLE));
-        Self(https().enable_http1().wrap_connector(tcp))
+        Self(https(&tls_config()).enable_http1().wrap_connector(tcp))
     }
 }
 
-impl Service<Uri> for UpstreamConnector {
-    type Response = UpstreamStream;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<UpstreamStream, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = self.0.call(uri);
-        Box::pin(async move {
-            match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
-                Ok(connected) => connected,
-                Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no connection within 5 s").into()),
-            }
-        })
-    }
-}
-
-fn https() -> HttpsConnectorBuilder<WantsProtocols1> {
-    HttpsConnectorBuilder::new().with_tls_config(tls_config().as_ref().clone()).https_or_http()
+fn https(tls: &ClientConfig) -> HttpsConnectorBuilder<WantsProtocols1> {
+    HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http()
 }
 
 fn tcp() -> HttpConnector<NameResolver> {
     let mut tcp = HttpConnector::new_with_resolver(NameResolver(GaiResolver::new()));
     tcp.set_nodelay(true);
     tcp.enforce_http(false);
-    // The other side may vanish without a word: it is asked after a minute of silence, three times.
+    // The other side may vanish without closing the connection: three probes after a minute of silence.
     tcp.set_keepalive(Some(IDLE));
     tcp.set_keepalive_interval(Some(IDLE / 6));
     tcp.set_keepalive_retries(Some(3));
@@ -114,14 +107,17 @@ impl Service<Name> for NameResolver {
 /// The one TLS configuration of the process: the system's certificates, ring, no client certificate.
 fn tls_config() -> Arc<ClientConfig> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
-    CONFIG.get_or_init(|| Arc::new(build_tls_config())).clone()
+    CONFIG.get_or_init(|| Arc::new(build_tls_config(system_roots()))).clone()
 }
 
-fn build_tls_config() -> ClientConfig {
+fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    // A certificate that cannot be read is one authority less, not a reason to stop.
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
+    // An unreadable certificate only means one authority less.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+fn build_tls_config(roots: RootCertStore) -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring supports the default protocol versions")

@@ -1,4 +1,4 @@
-//! The answer to one HTTP request: a bounded body, or a bounded stream of events.
+//! The response to one HTTP request: a bounded body, or a bounded stream of events.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -7,9 +7,8 @@ use std::time::{Duration, SystemTime};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
-use http_body::{Body, Frame};
+use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tsugi_protocol::codec::sse;
 
 use super::headers::retry_after;
@@ -37,39 +36,11 @@ pub struct HttpResponse {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    body: UpstreamBody,
-}
-
-/// A body on either kind of connection.
-#[derive(Debug)]
-pub(super) enum UpstreamBody {
-    /// On one that others drive: TLS, HTTP/2.
-    Shared(Incoming),
-    /// On one that its reader drives.
-    Driven(DrivenBody),
-}
-
-impl Body for UpstreamBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match self.get_mut() {
-            UpstreamBody::Shared(body) => Pin::new(body).poll_frame(context),
-            UpstreamBody::Driven(body) => Pin::new(body).poll_frame(context),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            UpstreamBody::Shared(body) => body.is_end_stream(),
-            UpstreamBody::Driven(body) => body.is_end_stream(),
-        }
-    }
+    body: DrivenBody,
 }
 
 impl HttpResponse {
-    pub(super) fn new(response: Response<UpstreamBody>) -> Self {
+    pub(super) fn new(response: Response<DrivenBody>) -> Self {
         let (head, body) = response.into_parts();
         Self { status: head.status, headers: head.headers, body }
     }
@@ -157,7 +128,7 @@ fn status_hint(status: StatusCode) -> Option<String> {
     Some(hint.to_owned())
 }
 
-async fn next_data(body: &mut UpstreamBody) -> Result<Option<Bytes>, TransportError> {
+async fn next_data(body: &mut DrivenBody) -> Result<Option<Bytes>, TransportError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broke(&error))?;
         if let Ok(data) = frame.into_data()
@@ -176,7 +147,7 @@ fn broke(error: &hyper::Error) -> TransportError {
 /// Events of one answer, in order. Dropping it closes the stream.
 #[derive(Debug)]
 pub struct EventStream {
-    body: UpstreamBody,
+    body: DrivenBody,
     buffer: BytesMut,
     decoder: sse::SseDecoder,
     received: usize,
