@@ -155,7 +155,7 @@ fn skip_escape(bytes: &[u8], at: usize) -> ScanResult<usize> {
 const SHORT: &[u8; 8] = b"\"\\/bfnrt";
 
 /// Many bytes at once.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "simd", target_arch = "x86_64"))]
 #[expect(unsafe_code, reason = "vector instructions; without them a large payload costs twice as much to prove")]
 mod vector {
     use std::arch::x86_64::{
@@ -278,7 +278,7 @@ mod plain {
         chunk.iter().enumerate().fold(0, |found, (index, byte)| found | u64::from(is(*byte)) << index)
     }
 
-    #[cfg(any(test, not(target_arch = "x86_64")))]
+    #[cfg(any(test, not(all(feature = "simd", target_arch = "x86_64"))))]
     pub(super) fn specials(chunk: &[u8; 16]) -> u32 {
         bits(chunk, |byte| matches!(byte, b'"' | b'\\' | 0..0x20)) as u32
     }
@@ -301,7 +301,7 @@ mod plain {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(feature = "simd", target_arch = "x86_64")))]
 use plain as vector;
 
 #[cfg(test)]
