@@ -11,6 +11,7 @@ pub mod prompt;
 pub mod resource;
 pub mod subscription;
 pub mod tool;
+pub mod uri_template;
 pub mod version;
 
 pub use capability::{AskableInputs, ClientCapabilities, ClientProfile, ServerCapabilities, ServerIdentity};

@@ -41,7 +41,6 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 mod tool;
-mod uri_template;
 
 pub use builder::ServerBuilder;
 pub use completion::{CompletionRequest, CompletionValues};

@@ -15,7 +15,7 @@ use super::context::HandlerContext;
 use super::error::HandlerError;
 use super::listing::ListingEntry;
 use super::output::array_of;
-use super::uri_template::UriTemplate;
+use crate::mcp::uri_template::UriTemplate;
 
 /// What reading a resource gives.
 #[derive(Debug, Clone)]
@@ -242,7 +242,7 @@ pub struct BoundTemplate {
 impl BoundTemplate {
     /// The variables of `uri` as an object, when it is one of this family.
     pub(super) fn variables(&self, uri: &str) -> Option<RawJson> {
-        let variables = self.pattern.matches(uri)?;
+        let variables = self.pattern.variables(uri)?;
         let object: Map<String, Value> = variables.into_iter().map(|(name, value)| (name, value.into())).collect();
         Some(RawJson::from_value(&object))
     }

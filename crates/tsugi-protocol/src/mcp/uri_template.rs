@@ -1,24 +1,30 @@
-//! The pattern of a resource template, matched against an address.
+//! Which address belongs to which resource template: the one matcher of URI templates.
+//!
+//! No crate does this: `iri-string` and its relatives expand templates, the direction that clients need.
 
-/// A URI template of the forms that servers use: `{name}` (up to the next `/`, `?` or `#`), `{+name}`
-/// (anything) and `{?a,b}` (query parameters, all optional, at the end).
-/// See [RFC 6570](https://www.rfc-editor.org/rfc/rfc6570).
+/// A URI template ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)), matched against addresses.
 #[derive(Debug, Clone)]
-pub(super) struct UriTemplate {
+pub struct UriTemplate {
     parts: Vec<TemplatePart>,
+    /// The names of `{?a,b}`, all optional, at the end.
     query: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TemplatePart {
     Literal(String),
+    /// `{name}`: up to the next `/`, `?` or `#`, never empty.
     Segment(String),
+    /// `{+name}`: any text, never empty.
     Anything(String),
+    /// Any expression of another program's template: any text, even none.
+    Optional,
 }
 
 impl UriTemplate {
-    /// Reads a template; `None` for forms that are not known here.
-    pub(super) fn parse(template: &str) -> Option<Self> {
+    /// Reads a template of the forms whose variables can be told apart: `{name}`, `{+name}` and, at the end, `{?a,b}`.
+    /// `None` for other forms.
+    pub fn parse(template: &str) -> Option<Self> {
         let mut pattern = UriTemplate { parts: Vec::new(), query: Vec::new() };
         let mut rest = template;
         while let Some(open) = rest.find('{') {
@@ -31,10 +37,33 @@ impl UriTemplate {
         Some(pattern)
     }
 
+    /// Reads the template of a server that may mean anything by it. Only its literal text counts: servers disagree about
+    /// what a variable may contain.
+    pub fn lenient(template: &str) -> Self {
+        let mut pattern = UriTemplate { parts: Vec::new(), query: Vec::new() };
+        let mut rest = template;
+        while let Some(open) = rest.find('{') {
+            let Some(length) = rest[open..].find('}') else { break };
+            if open > 0 {
+                pattern.parts.push(TemplatePart::Literal(rest[..open].to_owned()));
+            }
+            // Neighbours that both match anything are one.
+            if pattern.parts.last() != Some(&TemplatePart::Optional) {
+                pattern.parts.push(TemplatePart::Optional);
+            }
+            rest = &rest[open + length + 1..];
+        }
+        if !rest.is_empty() {
+            pattern.parts.push(TemplatePart::Literal(rest.to_owned()));
+        }
+        pattern
+    }
+
     fn literal(&mut self, text: &str) -> Option<()> {
         if text.is_empty() {
             return Some(());
         }
+        // Nothing may follow a query: its variables come in any order.
         if text.contains('}') || !self.query.is_empty() {
             return None;
         }
@@ -50,9 +79,8 @@ impl UriTemplate {
             return self.query.iter().all(|name| is_name(name)).then_some(());
         }
         // Two variables side by side could be split anywhere.
-        if matches!(self.parts.last(), Some(TemplatePart::Segment(_) | TemplatePart::Anything(_)))
-            || !self.query.is_empty()
-        {
+        let is_beside = matches!(self.parts.last(), Some(TemplatePart::Segment(_) | TemplatePart::Anything(_)));
+        if is_beside || !self.query.is_empty() {
             return None;
         }
         let (name, part): (_, fn(String) -> TemplatePart) = match text.strip_prefix('+') {
@@ -63,32 +91,54 @@ impl UriTemplate {
         is_name(name).then_some(())
     }
 
-    /// The variables of `uri`, percent-decoded, in order; `None` when it does not match. A variable is never
-    /// empty and ends where the text after it first begins (the last one: where it last begins).
-    pub(super) fn matches(&self, uri: &str) -> Option<Vec<(String, String)>> {
+    /// The variables of `uri`, percent-decoded, in order; `None` when it does not match.
+    pub fn variables(&self, uri: &str) -> Option<Vec<(String, String)>> {
         let (path, query) = match uri.split_once('?') {
             Some((path, query)) if !self.query.is_empty() => (path, query),
             _ => (uri, ""),
         };
-        let mut variables = Vec::new();
-        let mut rest = path;
-        for (index, part) in self.parts.iter().enumerate() {
-            rest = match part {
-                TemplatePart::Literal(text) => rest.strip_prefix(text.as_str())?,
-                TemplatePart::Segment(name) | TemplatePart::Anything(name) => {
-                    let value = &rest[..self.value_end(index, rest)?];
-                    let is_too_wide = matches!(part, TemplatePart::Segment(_)) && value.contains(['/', '?', '#']);
-                    if value.is_empty() || is_too_wide {
-                        return None;
-                    }
-                    variables.push((name.clone(), decode(value)?));
-                    &rest[value.len()..]
-                }
-            };
-        }
-        rest.is_empty().then_some(())?;
+        let decoded = self.captures(path)?.into_iter().map(|(name, value)| Some((name.to_owned(), decode(value)?)));
+        let mut variables: Vec<(String, String)> = decoded.collect::<Option<_>>()?;
         variables.extend(self.query_of(query));
         Some(variables)
+    }
+
+    /// Whether `uri` could have been made from this template.
+    pub fn matches(&self, uri: &str) -> bool {
+        self.captures(uri).is_some()
+    }
+
+    /// How much of the template is literal text: of two templates that match, the one with more is meant.
+    pub fn literal_length(&self) -> usize {
+        let literals = self.parts.iter().map(|part| match part {
+            TemplatePart::Literal(text) => text.len(),
+            _ => 0,
+        });
+        literals.sum()
+    }
+
+    /// The named variables as they are written. A variable ends where the text after it first begins; the last one
+    /// where it last begins.
+    fn captures<'u>(&self, uri: &'u str) -> Option<Vec<(&str, &'u str)>> {
+        let mut captured = Vec::new();
+        let mut rest = uri;
+        for (index, part) in self.parts.iter().enumerate() {
+            if let TemplatePart::Literal(text) = part {
+                rest = rest.strip_prefix(text.as_str())?;
+                continue;
+            }
+            let (value, after) = rest.split_at(self.value_end(index, rest)?);
+            match part {
+                TemplatePart::Segment(name) if !value.is_empty() && !value.contains(['/', '?', '#']) => {
+                    captured.push((name.as_str(), value));
+                }
+                TemplatePart::Anything(name) if !value.is_empty() => captured.push((name.as_str(), value)),
+                TemplatePart::Optional => {}
+                _ => return None,
+            }
+            rest = after;
+        }
+        rest.is_empty().then_some(captured)
     }
 
     fn value_end(&self, index: usize, rest: &str) -> Option<usize> {
@@ -118,6 +168,7 @@ fn decode(text: &str) -> Option<String> {
             continue;
         }
         let digits = [rest.next()?, rest.next()?];
+        // `from_str_radix` alone would take a sign for a digit.
         let digits =
             std::str::from_utf8(&digits).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
@@ -131,7 +182,7 @@ mod tests {
 
     #[track_caller]
     fn check(template: &str, uri: &str, expected: Option<&[(&str, &str)]>) {
-        let found = UriTemplate::parse(template).unwrap().matches(uri);
+        let found = UriTemplate::parse(template).unwrap().variables(uri);
         let expected: Option<Vec<(String, String)>> =
             expected.map(|pairs| pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect());
         assert_eq!(found, expected, "{template} against {uri}");
@@ -167,5 +218,25 @@ mod tests {
         for template in ["a:{/x}", "a:{x*}", "a:{x", "a:x}", "a:{x}{y}", "a:{?x}y", "a:{}"] {
             assert!(UriTemplate::parse(template).is_none(), "{template}");
         }
+    }
+
+    #[test]
+    fn only_the_literal_text_of_a_lenient_template_counts() {
+        for (template, uri, expected) in [
+            ("test://template/{id}/data", "test://template/123/data", true),
+            ("test://template/{id}/data", "test://template/1/2/data", true),
+            ("test://template/{id}/data", "test://template/123/other", false),
+            ("test://template/{id}/data", "test://other/123/data", false),
+            ("file:///{+path}", "file:///a/b/c", true),
+            ("file://{/path*}{?at}", "file:///a/b?at=1", true),
+            ("db://{table}/{row}", "db://users/7", true),
+            ("db://{table}/{row}", "db://users", false),
+            ("plain://x", "plain://x", true),
+            ("plain://x", "plain://x/y", false),
+            ("broken://{x", "broken://{x", true),
+        ] {
+            assert_eq!(UriTemplate::lenient(template).matches(uri), expected, "{template} {uri}");
+        }
+        assert_eq!(UriTemplate::lenient("db://{table}/{row}").literal_length(), 6);
     }
 }
