@@ -37,6 +37,7 @@ struct Args {
 }
 
 fn main() {
+    tsugi_process::guardian_main();
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
     runtime.block_on(run(args));

@@ -24,6 +24,7 @@ const CONCURRENCY: usize = 64;
 const ROUNDS: usize = 9;
 
 fn main() {
+    tsugi_process::guardian_main();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         println!(

@@ -109,8 +109,14 @@ fn notes() -> Arc<InProcessServer> {
     InProcessServer::builder("notes", "1.0.0").tool(list).tool(write).build()
 }
 
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Before the runtime starts its threads: processes are started through a guardian, which is this program again.
+    tsugi_process::guardian_main();
+    run()
+}
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let manager = Manager::new(ManagerOptions::default());
     for (name, server) in [("weather", weather()), ("trains", trains()), ("notes", notes())] {
         manager.register(ServerConfig::new(name, ConnectTarget::InProcess(server)))?;

@@ -42,3 +42,6 @@ pub use config::{ConnectTarget, EraChoice, ManagerOptions, RestartPolicy, Server
 pub use manager::{Manager, ResourceContents};
 pub use result::ToolResult;
 pub use server::{Server, ServerChange, ServerEvent, ServerStatus};
+
+#[cfg(test)]
+tsugi_process::guardian_before_main!();

@@ -6,8 +6,14 @@ use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
 use tsugi_gateway::{Gateway, GatewayConfig, HubConfig};
 use tsugi_schema::tool_name::ToolNaming;
 
+fn main() {
+    // Before the runtime starts its threads: processes are started through a guardian, which is this program again.
+    tsugi_process::guardian_main();
+    run();
+}
+
 #[tokio::main]
-async fn main() {
+async fn run() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [port, target @ ..] = arguments.as_slice() else { panic!("usage: serve PORT (URL | COMMAND ARGS…)") };
     let manager = Manager::new(ManagerOptions::default());

@@ -6,8 +6,13 @@
 
 use tsugi_process::{JobCommand, JobOptions, SandboxPolicy, SupervisedJob};
 
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tsugi_process::guardian_main();
+    run()
+}
+
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let policy = parse(&arguments.next().ok_or("a policy is needed")?)?;
     let program = arguments.next().ok_or("a program is needed")?;

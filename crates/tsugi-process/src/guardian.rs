@@ -13,17 +13,15 @@
 //! It could also run only async-signal-safe code, since other threads may hold any lock at the time of the fork.
 //! A fresh process is small, starts through `posix_spawn` (no page tables copied), has one thread,
 //! and may use all of Rust, which the sandbox needs.
-//! No program has to call anything in `main` for this: a start-up hook of this library, linked into every
-//! executable that uses it, test binaries included, recognises the guardian's name before `main` runs.
-//! Where the hook cannot work (a library loaded into a foreign program, no `/proc`), [`hook::is_usable`] says so
-//! and the job falls back to a process group, which is reported.
+//! For this the program calls [`entry::guardian_main`] first in its `main`. A program that does not, and a system
+//! without `/proc`, get a process group instead, which is reported ([`entry::is_usable`]).
 //!
 //! Signals sent to us or to our terminal do not reach the guardian: it leads its own session and blocks all signals.
 //! Besides the guardian the child has a parent-death signal, since SIGKILL cannot be blocked by anyone.
 
 mod child_start;
 mod control;
-pub(crate) mod hook;
+pub(crate) mod entry;
 pub(crate) mod launch;
 pub(crate) mod message;
 mod reap;

@@ -48,9 +48,11 @@ impl SupervisionTier {
     /// The tier that a job without a sandbox gets here; found out once per process.
     pub fn available() -> SupervisionTier {
         #[cfg(target_os = "linux")]
-        if crate::guardian::hook::is_usable() {
+        if crate::guardian::entry::is_usable() {
             return SupervisionTier::Guardian;
         }
+        #[cfg(target_os = "linux")]
+        warn_without_guardian();
         SupervisionTier::ProcessGroup
     }
 
@@ -62,6 +64,15 @@ impl SupervisionTier {
             SupervisionTier::ProcessGroup => "process-group",
         }
     }
+}
+
+/// On Linux a guardian is always possible, so that its absence is a mistake of the program.
+#[cfg(target_os = "linux")]
+fn warn_without_guardian() {
+    static WARNED: std::sync::Once = std::sync::Once::new();
+    WARNED.call_once(|| {
+        tracing::warn!("jobs have no guardian: call `tsugi_process::guardian_main()` first in `main`");
+    });
 }
 
 impl std::fmt::Display for SupervisionTier {

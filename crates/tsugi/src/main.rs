@@ -27,10 +27,15 @@ mod tool_arguments;
 
 use std::process::ExitCode;
 
+#[cfg(test)]
+tsugi_process::guardian_before_main!();
+
 /// The servers are elsewhere; two threads are enough to talk to them, unless many callers do.
 const THREADS: usize = 2;
 
 fn main() -> ExitCode {
+    // First of all: a guardian is this program again, and must have one thread.
+    tsugi_process::guardian_main();
     if command::pm::mcp::is_called_by_name() {
         return command::pm::mcp::main();
     }

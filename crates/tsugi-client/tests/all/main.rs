@@ -17,3 +17,5 @@ mod table;
 mod unknown;
 mod wire;
 mod world;
+
+tsugi_process::guardian_before_main!();

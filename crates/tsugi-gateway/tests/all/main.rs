@@ -15,3 +15,5 @@ mod streams;
 mod walk;
 mod wires;
 mod world;
+
+tsugi_process::guardian_before_main!();

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    hook,
+    entry,
     message::{GuardianEvent, GuardianRequest},
 };
 use crate::pipes::ChildEnds;
@@ -84,7 +84,7 @@ impl GuardianHandle {
 #[allow(clippy::disallowed_methods, reason = "this crate is the one that starts processes")]
 fn command(label: &str, socket: OwnedFd) -> tokio::process::Command {
     let mut command = std::process::Command::new("/proc/self/exe");
-    command.arg0(std::ffi::OsStr::from_bytes(hook::NAME.to_bytes())).arg(label).env_clear();
+    command.arg0(std::ffi::OsStr::from_bytes(entry::NAME.to_bytes())).arg(label).env_clear();
     if let Some(libraries) = std::env::var_os("LD_LIBRARY_PATH") {
         command.env("LD_LIBRARY_PATH", libraries);
     }

@@ -17,7 +17,7 @@ use rustix::{
 use super::{
     child_start::ChildStart,
     control::{ControlInput, GuardianControl},
-    hook,
+    entry,
     message::{self, GuardianEvent, GuardianRequest, RunRequest},
     reap,
 };
@@ -30,7 +30,7 @@ use crate::{
 /// Between two rounds of SIGKILL.
 const KILL_ROUND: Duration = Duration::from_millis(10);
 
-/// Entered from the start-up hook; ends the process.
+/// Entered from `guardian_main`; ends the process.
 pub(super) fn main() -> ! {
     let code = i32::from(prepare().and_then(serve).is_err());
     // SAFETY: ends this process; nothing of the program around us has been started.
@@ -58,7 +58,7 @@ fn prepare() -> io::Result<OwnedFd> {
     }
     // Refused only if we lead a group already, which is as good against the terminal.
     let _ = setsid();
-    let _ = rustix::thread::set_name(hook::NAME);
+    let _ = rustix::thread::set_name(entry::NAME);
     let _ = std::env::set_current_dir("/");
     set_child_subreaper(Some(getpid()))?;
     Ok(signals)

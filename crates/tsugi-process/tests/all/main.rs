@@ -8,3 +8,5 @@ mod spawn;
 mod stop;
 mod survive;
 mod world;
+
+tsugi_process::guardian_before_main!();
