@@ -112,11 +112,11 @@ fn notes() -> Arc<InProcessServer> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Before the runtime starts its threads: processes are started through a guardian, which is this program again.
     tsugi_process::guardian_main();
-    run()
+    plan_a_day()
 }
 
 #[tokio::main]
-async fn run() -> Result<(), Box<dyn std::error::Error>> {
+async fn plan_a_day() -> Result<(), Box<dyn std::error::Error>> {
     let manager = Manager::new(ManagerOptions::default());
     for (name, server) in [("weather", weather()), ("trains", trains()), ("notes", notes())] {
         manager.register(ServerConfig::new(name, ConnectTarget::InProcess(server)))?;

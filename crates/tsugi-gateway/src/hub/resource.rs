@@ -2,6 +2,7 @@
 
 use tsugi_client::{Server, not_found};
 use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::mcp::uri_template::UriTemplate;
 
 use super::access::CallerAccess;
 use super::snapshot::HubSnapshot;
@@ -81,31 +82,9 @@ fn find_by_template(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) ->
     }
 }
 
-/// True when an address could have been made from a template: its literal parts occur in order.
+/// Whether an address could have been made from a template of a server.
 pub(super) fn fits(template: &str, uri: &str) -> bool {
-    let parts = literals(template);
-    let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return false };
-    let Some(mut rest) = uri.strip_prefix(first) else { return false };
-    if parts.len() == 1 {
-        return rest.is_empty();
-    }
-    for part in &parts[1..parts.len() - 1] {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.len() >= last.len() && rest.ends_with(last)
-}
-
-fn literals(template: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut rest = template;
-    while let Some(open) = rest.find('{') {
-        let Some(close) = rest[open..].find('}') else { break };
-        parts.push(&rest[..open]);
-        rest = &rest[open + close + 1..];
-    }
-    parts.push(rest);
-    parts
+    UriTemplate::lenient(template).matches(uri)
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub(crate) const FLAG: &str = "--hostile";
 static HOOK: extern "C" fn() = hook;
 
 extern "C" fn hook() {
+    // Supervisors among the roles need guardians too, and no order is promised between two of these functions.
+    tsugi_process::guardian_main();
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(FLAG) {
         let role = arguments.next().unwrap_or_default();

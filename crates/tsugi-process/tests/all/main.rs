@@ -8,5 +8,3 @@ mod spawn;
 mod stop;
 mod survive;
 mod world;
-
-tsugi_process::guardian_before_main!();

@@ -108,15 +108,6 @@ impl UriTemplate {
         self.captures(uri).is_some()
     }
 
-    /// How much of the template is literal text: of two templates that match, the one with more is meant.
-    pub fn literal_length(&self) -> usize {
-        let literals = self.parts.iter().map(|part| match part {
-            TemplatePart::Literal(text) => text.len(),
-            _ => 0,
-        });
-        literals.sum()
-    }
-
     /// The named variables as they are written. A variable ends where the text after it first begins; the last one
     /// where it last begins.
     fn captures<'u>(&self, uri: &'u str) -> Option<Vec<(&str, &'u str)>> {
@@ -237,6 +228,5 @@ mod tests {
         ] {
             assert_eq!(UriTemplate::lenient(template).matches(uri), expected, "{template} {uri}");
         }
-        assert_eq!(UriTemplate::lenient("db://{table}/{row}").literal_length(), 6);
     }
 }
