@@ -96,7 +96,7 @@ impl StateSealer {
         self.key
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut bytes)
             .expect("sealing a small buffer does not fail");
-        // The nonce is no secret, and opening needs it.
+        // The nonce need not be secret, and opening needs it.
         let mut whole = nonce.to_vec();
         whole.extend_from_slice(&bytes);
         URL_SAFE_NO_PAD.encode(whole)

@@ -206,6 +206,7 @@ impl App {
             limit: Some(LimitPolicy { in_flight: settings.options.max_in_flight, ..LimitPolicy::default() }),
             max_connections: settings.options.max_connections,
             timeout: settings.options.timeout,
+            input_patience: settings.options.input_patience,
             // `maxTimeout` is told to each server, so that a reload which takes it out of `options` takes it from them.
             state_dir: self.state_directory(),
             profile,

@@ -231,7 +231,7 @@ impl CallTable {
     }
 }
 
-/// A number that is no call's key.
+/// A number that is never the key of a call.
 fn unused_key() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1 << 60);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -30,6 +30,8 @@ pub(crate) struct QuestionLedger {
     state: Mutex<LedgerState>,
     /// Spares answers the lock while no call was cancelled.
     has_cancelled: AtomicBool,
+    /// Spares calls that end the lock while the server has not asked.
+    has_asked: AtomicBool,
 }
 
 #[derive(Default)]
@@ -108,6 +110,7 @@ impl QuestionLedger {
     /// Whether a question may be this call's: not of a tool that is known not to ask, and of a client that cannot be
     /// asked only when the tool is known to ask.
     pub(super) fn may_ask(&self, call: &Call) -> bool {
+        // Many clients declare nothing, and their calls are cheap to leave out.
         let can_be_asked = call.meta.client.capabilities.askable() != AskableInputs::default();
         let habit = self.state.lock().habit(call);
         call.method.may_ask() && (habit == AskingHabit::Asks || can_be_asked && habit != AskingHabit::Quiet)
@@ -115,6 +118,7 @@ impl QuestionLedger {
 
     /// Records a question of a call; `false` when the call has too many.
     pub(super) fn add(&self, key: u64, id: &RequestId) -> bool {
+        self.has_asked.store(true, Ordering::Release);
         let mut state = self.state.lock();
         let open = state.open.entry(key).or_default();
         let has_room = open.len() < MAX_QUESTIONS;
@@ -205,6 +209,10 @@ impl QuestionLedger {
         let state = self.state.lock();
         let call = state.cancelled.iter().find(|call| call.key == key)?;
         Some(call.suspect_until).filter(|until| *until > Instant::now())
+    }
+
+    pub(super) fn has_asked(&self) -> bool {
+        self.has_asked.load(Ordering::Acquire)
     }
 
     pub(super) fn has_cancelled(&self) -> bool {

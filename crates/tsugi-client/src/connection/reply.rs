@@ -112,13 +112,17 @@ impl<W: CallWire> CallReply<W> {
         let Some(mut flight) = self.flight.take() else { return ReplyEvent::Done(outcome) };
         let table = self.wire.table();
         let outcome = table.context.explain(&flight.call, flight.refusal.as_ref(), outcome);
+        // Calls of servers that never ask are spared this and its locks.
+        if !table.turnstile.is_on() && !table.ledger.has_asked() {
+            return ReplyEvent::Done(outcome);
+        }
         let open = flight.take_questions();
         let client = QuestionClient::of(flight.slot.key(), &flight.call);
-        // Spares calls of servers that never ask the ledger's lock.
-        if table.turnstile.is_on() || flight.was_asked {
-            let is_quiet = !flight.was_asked && flight.turn.as_ref().is_some_and(TurnPermit::is_alone);
-            table.ledger.end(flight.slot.key(), &flight.call, is_quiet);
-        }
+        // A call that failed may have ended before the point where its tool asks.
+        let has_succeeded = matches!(&outcome, Outcome::Complete(complete) if !complete.is_tool_error());
+        let was_alone = flight.turn.as_ref().is_some_and(TurnPermit::is_alone);
+        let is_quiet = has_succeeded && was_alone && !flight.was_asked;
+        table.ledger.end(flight.slot.key(), &flight.call, is_quiet);
         // The slot and the turn are given back first, so that the questions cannot come back here.
         drop(flight);
         for request in open {

@@ -256,7 +256,7 @@ impl TurnPermit {
         self.turnstile.admit();
     }
 
-    /// Ends the parking. Shared calls that passed meanwhile must end before the call goes on: a question that comes
+    /// Ends the parking. Shared calls that passed must end before the call goes on: a question that comes
     /// while they are in flight could not be told from theirs. `None` when there are none.
     pub(crate) fn resume(&mut self) -> Option<oneshot::Receiver<()>> {
         self.set_parked(false);

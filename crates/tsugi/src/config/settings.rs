@@ -262,6 +262,8 @@ pub(crate) struct OptionSettings {
     pub(crate) timeout: Duration,
     #[serde(serialize_with = "optional_milliseconds")]
     pub(crate) max_timeout: Option<Duration>,
+    #[serde(serialize_with = "milliseconds")]
+    pub(crate) input_patience: Duration,
     pub(crate) retry: RetrySettings,
     pub(crate) cache: CacheSettings,
     pub(crate) validate: ValidateSettings,

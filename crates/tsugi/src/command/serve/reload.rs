@@ -180,6 +180,7 @@ fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec
         ("options.maxParallel", old.options.max_parallel != new.options.max_parallel),
         ("options.maxInFlight", old.options.max_in_flight != new.options.max_in_flight),
         ("options.maxConnections", old.options.max_connections != new.options.max_connections),
+        ("options.inputPatience", old.options.input_patience != new.options.input_patience),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
 }
@@ -204,6 +205,7 @@ mod tests {
             ("gateway: {limits: {body: 1MiB}, keepAlive: 1s}", &["gateway.limits", "gateway.keepAlive"]),
             ("options: {maxParallel: 2, maxInFlight: 3}", &["options.maxParallel", "options.maxInFlight"]),
             ("options: {maxConnections: 4}", &["options.maxConnections"]),
+            ("options: {inputPatience: 9s}", &["options.inputPatience"]),
             ("gateway: {sealKey: 0123456789-0123456789-0123456789}", &["gateway.sealKey"]),
             ("gateway: {naming: bare, drain: 1s, adminApi: {enabled: no}, limits: {pageItems: 5}}", &[]),
             ("options: {timeout: 1s, cache: on}", &[]),

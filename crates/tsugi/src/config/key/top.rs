@@ -18,6 +18,7 @@ keys! {
     MAX_CONNECTIONS = "maxConnections", "number", "", "Connections over all servers at most; the one unused for longest is closed for a new one, and opened again when it is called. Absent means no limit.";
     TIMEOUT = "timeout", "duration", "30s", "How long a call may be silent. Where it is absent, the variable `DEFAULT_TIMEOUT` is asked first.";
     MAX_TIMEOUT = "maxTimeout", "duration", "", "How long a call may take in all, progress or not: no `timeout` goes beyond it. Where it is absent everywhere that is 10 minutes, or a longer `timeout`.";
+    INPUT_PATIENCE = "inputPatience", "duration", "5s", "How long a legacy server's open question keeps other callers waiting: then the server gets an error instead of the answer. Without other callers it waits for ten minutes.";
     RETRY = "retryPolicy", "map", "", "When and how a call is tried again.";
     CACHE = "cache", "`on`, `off`, or map", "off", "Whether results of read-only tools are kept. What else happens to the data meanwhile is not noticed.";
     VALIDATE = "validate", "`off`, `warn`, `enforce`, or map", "", "How arguments and results are checked against their schemas.";

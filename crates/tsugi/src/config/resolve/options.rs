@@ -22,6 +22,7 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -
         max_connections: reader.optional(&section, &options::MAX_CONNECTIONS, parse::positive),
         timeout: timeout(reader, &section),
         max_timeout: reader.optional(&section, &options::MAX_TIMEOUT, parse::positive_duration),
+        input_patience: reader.or_default(&section, &options::INPUT_PATIENCE, parse::positive_duration),
         retry: policy::retry(reader, section.get(&options::RETRY), &base.retry),
         cache: policy::cache(reader, section.get(&options::CACHE), &base.cache),
         validate: policy::validate(reader, section.get(&options::VALIDATE), base.validate),
