@@ -14,11 +14,15 @@ use tsugi_protocol::mcp::input::Question;
 use tsugi_protocol::rpc::{RequestId, RpcError, RpcRequest, RpcResponse, code};
 
 use super::in_flight::ConnectionId;
+use super::question_owner::QuestionClient;
 
 /// The rest of a call that was parked.
 pub(crate) trait ParkedRest: Send {
     /// The connection that the call is on. Ids of questions are unique on one connection only.
     fn connection(&self) -> ConnectionId;
+
+    /// The call's key and its client; `None` when it has ended.
+    fn identity(&self) -> Option<(u64, QuestionClient)>;
 
     /// True when other calls wait for their turn until this one has ended.
     fn holds_turn(&self) -> bool;
@@ -146,6 +150,24 @@ impl ParkedCalls {
     /// ([Cancellation](https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation)).
     pub(crate) fn withdraw(&self, connection: ConnectionId, id: &RequestId) {
         self.calls.lock().values_mut().any(|call| call.withdraw(connection, id));
+    }
+
+    /// Takes the questions out of the call of a legacy session with this key, and returns its client. The call waits to
+    /// be fetched.
+    pub(crate) fn take_questions(
+        &self,
+        connection: ConnectionId,
+        key: u64,
+    ) -> Option<(QuestionClient, Vec<OpenQuestion>)> {
+        let mut calls = self.calls.lock();
+        calls.values_mut().find_map(|call| {
+            let rest = call.rest.as_mut().filter(|rest| rest.connection() == connection)?;
+            let (_, client) = rest.identity().filter(|(other, _)| *other == key)?;
+            let is_session = matches!(client, QuestionClient::Session(_));
+            let asked = is_session.then(|| std::mem::take(&mut call.asked)).filter(|asked| !asked.is_empty())?;
+            rest.withdrawn();
+            Some((client, asked))
+        })
     }
 
     /// Abandons calls when they expire, for as long as it is polled.

@@ -1,7 +1,7 @@
 //! What a connection remembers about questions: which are open, which tools ask, and which calls were cancelled while
 //! the server could still ask because of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub(crate) struct QuestionLedger {
 struct LedgerState {
     /// The ids of open questions, by the key of their call.
     open: HashMap<u64, Vec<RequestId>>,
+    /// Calls that the server has answered while they had open questions.
+    answered: HashSet<u64>,
     habits: HashMap<String, AskingHabit>,
     cancelled: Vec<CancelledCall>,
     /// Set while more calls were cancelled than are remembered: any client's question may be one of theirs.
@@ -162,6 +164,7 @@ impl QuestionLedger {
     pub(super) fn end(&self, key: u64, call: &Call, is_quiet: bool) {
         let mut state = self.state.lock();
         state.open.remove(&key);
+        state.answered.remove(&key);
         // A tool that has asked once may ask again, however often it does not.
         if is_quiet && state.habit(call) == AskingHabit::Unknown {
             state.set_habit(call, AskingHabit::Quiet);
@@ -204,6 +207,16 @@ impl QuestionLedger {
         drop((over, barriers));
     }
 
+    /// Notes that the server has answered this call; `false` when it has no open question.
+    pub(super) fn set_answered(&self, key: u64) -> bool {
+        let mut state = self.state.lock();
+        let is_asking = state.open.contains_key(&key);
+        if is_asking {
+            state.answered.insert(key);
+        }
+        is_asking
+    }
+
     /// How long this cancelled call stays a suspect at least; `None` when it no longer is one.
     pub(super) fn suspect_until(&self, key: u64) -> Option<Instant> {
         let state = self.state.lock();
@@ -237,7 +250,8 @@ impl CallTable {
         });
         let mut candidates: Vec<_> = cancelled.collect();
         self.pending.for_each(|key, call| {
-            if let Some(call) = call.of_caller().filter(|call| call.method.may_ask()) {
+            let may_ask = |call: &&Call| call.method.may_ask() && !state.answered.contains(&key);
+            if let Some(call) = call.of_caller().filter(may_ask) {
                 candidates.push(state.candidate(key, call, request, CallStanding::InFlight));
             }
         });

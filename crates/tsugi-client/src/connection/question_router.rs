@@ -119,6 +119,25 @@ pub(crate) fn refuse<W: CallWire>(wire: &Arc<W>, request: RpcRequest, code: i64,
     wire.send(RpcResponse::error(Some(request.id), RpcError::new(code, message)).to_bytes());
 }
 
+/// The server has answered these calls, cancelled ones among them. A call of a legacy session that was parked with a
+/// question was taken for the asking one: the question is another call's of that session, and goes there.
+pub(crate) fn answered<W: CallWire>(wire: &Arc<W>, keys: &[u64]) {
+    let table = wire.table();
+    if table.ledger.has_cancelled() {
+        table.ledger.answered(keys.iter().copied());
+    }
+    if !table.ledger.has_asked() {
+        return;
+    }
+    for key in keys.iter().filter(|key| table.ledger.set_answered(**key)) {
+        let Some((client, questions)) = table.context.parked.take_questions(table.id, *key) else { continue };
+        for asked in questions {
+            table.ledger.remove(&asked.request.id);
+            route_question(wire, asked.request, Some(&client));
+        }
+    }
+}
+
 /// The server withdraws a question. It may be on its way to its call, which looks again when it is parked.
 pub(crate) fn withdraw<W: CallWire>(wire: &Arc<W>, notification: &RpcNotification) {
     let table = wire.table();

@@ -229,6 +229,11 @@ impl<W: CallWire> ParkedRest for CallReply<W> {
         self.wire.table().id
     }
 
+    fn identity(&self) -> Option<(u64, QuestionClient)> {
+        let flight = self.flight.as_ref()?;
+        Some((flight.slot.key(), QuestionClient::of(flight.slot.key(), &flight.call)))
+    }
+
     fn holds_turn(&self) -> bool {
         self.flight.as_ref().is_some_and(|flight| flight.turn.is_some())
     }

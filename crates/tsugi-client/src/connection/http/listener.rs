@@ -164,11 +164,11 @@ fn take(core: &Arc<HttpCore>, message: Bytes) {
         // A server may send the answer here after its call's stream broke.
         Ok(RpcMessage::Response(response)) => {
             let key = response.id.as_ref().and_then(RequestId::as_u64);
-            table.ledger.answered(key.into_iter());
             if let Some(key) = key {
                 // An answer that no call waits for is dropped.
                 let _ = table.pending.post(key, CallArrival::Answer(message));
             }
+            question_router::answered(core, key.as_slice());
         }
         Err(_) => {}
     }

@@ -63,11 +63,12 @@ pub(super) async fn run(core: Arc<StreamCore>, mut inbox: Inbox, job: Option<Sup
 type AnswerBatch = Vec<(u64, CallArrival)>;
 
 fn deliver(core: &Arc<StreamCore>, answers: &mut AnswerBatch, unknown: &mut AnswerBatch) {
-    // A late answer to a cancelled call shows that the server asks nothing more because of it.
-    if core.table.ledger.has_cancelled() {
-        core.table.ledger.answered(answers.iter().map(|(key, _)| *key));
-    }
+    let ledger = &core.table.ledger;
+    // Only a server that asks, or whose calls were cancelled, is worth a list of keys.
+    let has_news = ledger.has_asked() || ledger.has_cancelled();
+    let keys: Vec<u64> = answers.iter().filter(|_| has_news).map(|(key, _)| *key).collect();
     core.table.pending.post_batch(answers, unknown);
+    question_router::answered(core, &keys);
 }
 
 /// Takes a line that is not plainly an answer.
@@ -135,10 +136,10 @@ fn fail_request(core: &Arc<StreamCore>, request: Bytes, error: &TransportError) 
 
 fn route_response(core: &Arc<StreamCore>, response: &RpcResponse, line: Bytes) {
     let key = response.id.as_ref().and_then(RequestId::as_u64);
-    core.table.ledger.answered(key.into_iter());
     if key.is_none_or(|key| core.table.pending.post(key, CallArrival::Answer(line)).is_err()) {
         tracing::debug!(server = %core.table.context.server, "ignored an answer that no call waits for");
     }
+    question_router::answered(core, key.as_slice());
 }
 
 fn route_notification(core: &Arc<StreamCore>, notification: RpcNotification) {

@@ -204,7 +204,6 @@ async fn of_many_questions_over_every_wire_none_reaches_another_client() {
     eprintln!("{asked} questions, {refused} refused, {crossed} at another client");
     assert_eq!(crossed, 0);
     assert!(asked >= enough * cells.len(), "{asked} of {questions}");
-    assert!(refused * 4 < asked, "{refused} refused of {asked}");
     for cell in cells {
         cell.finish().await;
     }

@@ -121,8 +121,12 @@ async fn one_legacy_session_may_have_two_calls_that_ask() {
     let asking = || legacy("s", call("ask", json!({})));
     let (one, two) = tokio::join!(first_round(&bench, asking()), first_round(&bench, asking()));
     assert_ne!(asked(&one).state, asked(&two).state);
-    for (outcome, name) in [(one, "one"), (two, "two")] {
-        let end = text(&bench.outcome(answered(asking(), &outcome, form(name))).await);
+    for (mut outcome, name) in [(one, "one"), (two, "two")] {
+        // The server may have asked in the other order. Then the question of the other call moves here.
+        while let Outcome::InputRequired(_) = &outcome {
+            outcome = bench.outcome(answered(asking(), &outcome, form(name))).await;
+        }
+        let end = text(&outcome);
         assert!(end.contains("one") || end.contains("two"), "{end}");
     }
     bench.finish().await;
