@@ -27,7 +27,7 @@ pub(super) const STANDARD: &[ToolSpec] = &[
     tool::<SessionHeartbeat>(
         Standard,
         "Renew your claims and save a checkpoint, your handoff if you vanish.",
-        "クレームを延長し、チェックポイントを保存",
+        "クレームを延長し、経過を保存",
     ),
     tool::<ListSessions>(Standard, "Live sessions and what they hold.", "稼働中のセッション一覧"),
     tool::<GetMyTasks>(Seed, "Tasks you hold or are assigned.", "自分に割り当てられたタスク"),
@@ -38,7 +38,7 @@ pub(super) const STANDARD: &[ToolSpec] = &[
     tool::<CreateTasks>(
         Standard,
         "Create up to 100 tasks, all or none. depends_on may name a `ref`.",
-        "複数のタスクを一括作成（全部か無しか）",
+        "タスクを一括作成（全部か無しか）",
     ),
     tool::<UpdateTask>(
         Standard,
@@ -52,7 +52,7 @@ pub(super) const STANDARD: &[ToolSpec] = &[
     ),
     tool::<ClaimTask>(Core, "Take a task, or the best ready one. An idle claim ends.", "タスクを確保"),
     tool::<ReleaseTask>(Core, "Give a task back.", "確保したタスクを手放す"),
-    tool::<UpdateDependencies>(Standard, "Change what a task waits for.", "タスクの依存関係を変更"),
+    tool::<UpdateDependencies>(Standard, "Change what a task waits for.", "依存関係を変更"),
     tool::<AddContext>(Seed, "Record a finding or decision.", "タスクにコンテキスト情報を追加"),
     tool::<CreateHandoff>(Seed, "Hand a task over.", "他エージェントへの引き継ぎを作成"),
     tool::<GetPendingHandoffs>(Seed, "Handoffs that wait for you.", "自分宛の未確認ハンドオフ一覧"),
@@ -61,11 +61,7 @@ pub(super) const STANDARD: &[ToolSpec] = &[
     tool::<ReviewTask>(Standard, "Judge another agent's work; changes need notes.", "他者の成果をレビュー"),
     tool::<SearchRecords>(Core, "Find tasks, contexts and handoffs.", "タスク・記録・ハンドオフを検索"),
     tool::<GetHistory>(Standard, "What happened, oldest first.", "変更履歴を取得"),
-    waiting_tool(
-        Standard,
-        "Your notices: handoffs, reviews, lost claims. Can wait for one.",
-        "自分宛の通知を取得（待機可）",
-    ),
+    waiting_tool(Standard, "Your notices: handoffs, reviews, lost claims. Can wait for one.", "自分宛の通知（待機可）"),
     tool::<ListProjects>(Core, "Your projects and roles.", "参加しているプロジェクト一覧"),
     tool::<CreateProject>(Standard, "Create a project.", "プロジェクトを作成"),
 ];

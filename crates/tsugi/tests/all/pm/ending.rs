@@ -1,5 +1,6 @@
 //! How a session of a process ends, by real signals and real deaths, and how the next agent finds the work.
 
+use std::io::{BufReader, Read as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -150,4 +151,26 @@ fn a_process_ends_although_somebody_holds_the_database() {
     holder.execute_batch("ROLLBACK").unwrap();
     assert!(ended.is_some_and(|status| status.success()), "it waits for the lock, or failed: {ended:?}");
     assert_eq!(session_of(folder.path(), &session)["state"], "active", "nobody could say goodbye; the lease covers it");
+}
+
+#[test]
+fn a_process_stops_with_one_line_when_a_newer_program_has_migrated_its_database() {
+    let folder = place();
+    let mut command = program(env!("CARGO_BIN_EXE_mcp-server-pm"));
+    command.current_dir(folder.path()).args(["--db", "pm.db", "--agent-id", "agt_a"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    let mut errors = child.stderr.take().unwrap();
+    let mut server = Server { child, input, output, framing: Framing::Lines };
+    server.initialize();
+    let newer = rusqlite::Connection::open(folder.path().join("pm.db")).unwrap();
+    newer.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    newer.execute("INSERT INTO migration VALUES (999, 'of a later version', '', 0)", []).unwrap();
+    let refused = server.result("add_context", json!({"task_id": "WEB-1", "content": "x", "type": "note"}), None);
+    assert_eq!(refused["structuredContent"]["error"]["code"], "outdated", "{refused}");
+    assert_eq!(server.child.wait().unwrap().code(), Some(78), "its input is still open");
+    let mut line = String::new();
+    errors.read_to_string(&mut line).unwrap();
+    assert!(line.contains(r#""code":"outdated""#) && line.contains("a newer tsugi has changed the database"), "{line}");
 }
