@@ -238,6 +238,7 @@ impl ConnectTarget {
         let scheme = url.scheme().to_owned();
         let target = HttpTarget { url, headers };
         match scheme.as_str() {
+            // Which HTTP wire it speaks is found out when it is connected.
             "http" | "https" => Some(ConnectTarget::Http(target)),
             // A WebSocket is named by its scheme; all other wires share `http`.
             "ws" | "wss" => Some(ConnectTarget::WebSocket(target)),

@@ -60,17 +60,17 @@ impl Serena {
         Ok(read::references(&found))
     }
 
-    /// Gives a symbol another definition, signature included.
+    /// Replaces the definition of a symbol, signature included.
     pub async fn replace_symbol_body(&self, symbol: &str, path: &str, body: &str) -> Result<(), Fault> {
         self.edit("replace_symbol_body", symbol, path, body).await
     }
 
-    /// Puts text before the definition of a symbol.
+    /// Inserts text before the definition of a symbol.
     pub async fn insert_before_symbol(&self, symbol: &str, path: &str, body: &str) -> Result<(), Fault> {
         self.edit("insert_before_symbol", symbol, path, body).await
     }
 
-    /// Puts text after the definition of a symbol.
+    /// Inserts text after the definition of a symbol.
     pub async fn insert_after_symbol(&self, symbol: &str, path: &str, body: &str) -> Result<(), Fault> {
         self.edit("insert_after_symbol", symbol, path, body).await
     }
@@ -82,6 +82,7 @@ impl Serena {
     /// Lines that match a regular expression, by file. `path` narrows it to a file or a directory.
     pub async fn search_for_pattern(&self, pattern: &str, path: Option<&str>) -> Result<Vec<PatternHit>, Fault> {
         let mut arguments = json!({"substring_pattern": pattern, "relative_path": path.unwrap_or_default()});
+        // Serena 2 matches across lines unless told otherwise; version 1 refuses the argument.
         if self.has_parameter("search_for_pattern", "multiline") {
             arguments["multiline"] = json!(false);
         }
@@ -89,12 +90,13 @@ impl Serena {
         Ok(read::hits(&found))
     }
 
-    /// Replaces what matches a regular expression in a file, and gives how often.
+    /// Replaces every match of a regular expression in a file, and returns how many there were.
     pub async fn replace_regex(&self, path: &str, pattern: &str, replacement: &str) -> Result<usize, Fault> {
         let arguments = json!({
             "needle": pattern, "repl": replacement, "mode": "regex", "relative_path": path
         });
         let answer = self.text("replace_in_files", arguments).await?;
+        // The count stands in a sentence; without a number in it, nothing can be said.
         read::count(&answer).ok_or_else(|| self.unreadable("replace_in_files", &answer))
     }
 
@@ -115,28 +117,28 @@ impl Serena {
         self.text("read_file", json!({"relative_path": path})).await
     }
 
-    /// What was written down under a name.
+    /// Reads a memory by its name.
     pub async fn read_memory(&self, name: &str) -> Result<String, Fault> {
         self.text("read_memory", json!({"memory_name": name})).await
     }
 
-    /// Writes something down under a name.
+    /// Writes a memory.
     pub async fn write_memory(&self, name: &str, content: &str) -> Result<(), Fault> {
         self.text("write_memory", json!({"memory_name": name, "content": content})).await.map(drop)
     }
 
-    /// The names under which something was written down.
+    /// The names of all memories.
     pub async fn list_memories(&self) -> Result<Vec<String>, Fault> {
         let found: Value = self.ask("list_memories", json!({})).await?;
         Ok(read::memories(&found))
     }
 
-    /// Forgets what was written down under a name.
+    /// Deletes a memory.
     pub async fn delete_memory(&self, name: &str) -> Result<(), Fault> {
         self.text("delete_memory", json!({"memory_name": name})).await.map(drop)
     }
 
-    /// Gives a symbol another name, everywhere.
+    /// Renames a symbol everywhere.
     pub async fn rename_symbol(&self, symbol: &str, path: &str, name: &str) -> Result<(), Fault> {
         let arguments = json!({"name_path": symbol, "relative_path": path, "new_name": name});
         self.text("rename_symbol", arguments).await.map(drop)
@@ -166,6 +168,7 @@ impl Serena {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Result<ToolResult, Fault> {
+        // Its tool sets differ by mode and version, so a missing tool is an expected answer.
         if self.server.catalog().is_some_and(|catalog| catalog.tool(tool).is_none()) {
             return Err(self.fault(FaultCode::ToolNotFound, tool, format!("{tool} is unsupported by this Serena")));
         }
@@ -201,6 +204,7 @@ impl Serena {
 /// Whether what a server offers looks like a Serena.
 pub(crate) fn is_serena(catalog: &Catalog) -> bool {
     let has = |tool: &str| catalog.tool(tool).is_some();
+    // Version 2 has one tool for programs; version 1 is known by two that no other server has together.
     has("serena_repl") || (has("find_symbol") && has("get_symbols_overview"))
 }
 

@@ -59,6 +59,7 @@ impl LayerState {
         status.waiting = self.gate.as_ref().map_or(0, |gate| gate.load().1);
         status.cache = self.cache.as_ref().map(|cache| cache.counts());
         let reason = self.breaker.as_ref().and_then(|breaker| breaker.reason());
+        // A sentence for people: the dashboard and `tsugi servers` show it as it is.
         status.left_alone = reason.map(|(fault, wait)| {
             format!("it keeps failing and is probed in {} s: {}", wait.as_secs_f64().ceil(), fault.message)
         });
