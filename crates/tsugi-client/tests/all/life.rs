@@ -98,7 +98,7 @@ async fn a_call_that_is_cut_by_an_ordered_stop_was_not_crashed_by_its_server() {
     assert!(wait::until(|| bench.server.status().in_flight == 1).await);
     bench.server.stop().await;
     let cut = fault(&cut.await.unwrap());
-    assert_eq!((cut.code, cut.sent), (FaultCode::ServerNotRunning, SentState::Unknown), "{cut}");
+    assert_eq!((cut.code, cut.sent), (FaultCode::ConnectionLost, SentState::Unknown), "{cut}");
     bench.finish().await;
 }
 
