@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import { copyAs, LANGUAGES, pythonValue, type Recipe, shellWord } from "../src/lib/copy";
+import { clientLine, copyAs, LANGUAGES, pythonValue, type Recipe, shellWord } from "../src/lib/copy";
 import { splitWords } from "../src/lib/words";
 
 const recipe: Recipe = { origin: "http://127.0.0.1:7600", server: "my files", tool: "read", schema: { properties: { path: { type: "string", "x-mcp-header": "Path" } } }, values: { path: "it's a $HOME `x`\n\"y\"", n: null, yes: true }, needsKey: false };
@@ -41,4 +41,9 @@ test("shell words survive a shell", () => {
 test("a command line is split as a shell would", () => {
   assert.deepEqual(splitWords(`npx -y "a b" 'c "d"' e\\ f ""`), ["npx", "-y", "a b", 'c "d"', "e f", ""]);
   assert.deepEqual(splitWords("  "), []);
+});
+
+test("the line for a client has its header where the gateway wants a key", () => {
+  assert.equal(clientLine("http://127.0.0.1:7600", false), "claude mcp add --transport http tsugi http://127.0.0.1:7600/mcp");
+  assert.match(clientLine("http://127.0.0.1:7600", true), /--header "Authorization: Bearer YOUR_KEY"$/);
 });

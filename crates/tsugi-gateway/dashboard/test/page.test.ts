@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { faultOf } from "../src/lib/api";
-import { advance, axis, line } from "../src/lib/chart";
+import { advance, axis, closed, line } from "../src/lib/chart";
 import { span } from "../src/lib/format";
 import { fill } from "../src/lib/i18n";
 import { events } from "../src/lib/mcp";
@@ -84,6 +84,12 @@ test("the ring goes on by seconds and stays bounded", () => {
   let points = first;
   for (let at = 0; at < 400; at += 1) points = advance(points, 10_000, 11_000 + at * 10_000, second);
   assert.equal(points.length, 360);
+});
+
+test("the step that is still running is not drawn", () => {
+  const point = (at: number, calls: number) => ({ at, calls, errors: 0, p50: 1, p99: 2 });
+  assert.deepEqual(closed([point(0, 100), point(10_000, 6)]), [point(0, 100)]);
+  assert.deepEqual(closed([]), []);
 });
 
 test("events are cut out of a stream wherever it is broken", async () => {

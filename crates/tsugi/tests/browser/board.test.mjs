@@ -44,9 +44,9 @@ test("columns put what is ready first, say what the rest waits for, and are filt
     await inspect(page, "board-team");
 
     // Each filter by itself, and all of it in the address.
-    await page.getByLabel("Hide what is not ready").check();
+    await page.getByLabel("Only tasks that are ready").check();
     await column(page, "todo").locator(".card.waiting").first().waitFor({ state: "detached" });
-    await page.getByLabel("Hide what is not ready").uncheck();
+    await page.getByLabel("Only tasks that are ready").uncheck();
     await page.getByRole("combobox", { name: "Label" }).selectOption("mobile");
     await hasRefs(page, "done", [team.made[10].ref]);
     await page.getByRole("combobox", { name: "Priority" }).selectOption("low");
@@ -143,20 +143,20 @@ test("agents at work: leases in three colours, checkpoints, a word that is heard
     await member("Ada").getByText("claude-code 2.1.4 · WEB").waitFor();
     await member("Ada").getByText("Compared three providers").waitFor();
     assert.equal(await member("Ada").locator(".held").count(), 2);
-    await member("Gauss").getByText("holds nothing").waitFor();
+    await member("Gauss").getByText("no task").waitFor();
     assert.equal(await member("Ada").locator(".lease.good").count(), 2);
 
     await member("Ada").getByRole("button", { name: "Message Ada" }).click();
-    await page.getByLabel("The agent hears it with its next call.").fill("Please leave out PayPal.");
+    await page.getByLabel("The agent receives it with its next call.").fill("Please leave out PayPal.");
     await page.getByRole("button", { name: "OK" }).click();
-    await page.getByText("It will be heard with the next call.").waitFor();
+    await page.getByText("It will be delivered with the next call.").waitFor();
     const { notices } = await team.crew.Ada.call("get_notifications", {});
     assert.ok(notices.some((one) => one.text.includes("Please leave out PayPal.")), JSON.stringify(notices));
 
     await page.getByRole("button", { name: "Pause the project" }).click();
     await page.getByLabel("Why?").fill("lunch");
     await page.getByRole("button", { name: "OK" }).click();
-    await page.getByText("WEB is paused: what is held goes on, nothing new is begun.").waitFor();
+    await page.getByText("WEB is paused. Claimed tasks continue; no new ones are started.").waitFor();
     await assert.rejects(team.crew.Hopper.call("claim_task", { task_id: team.made[15].id }), /project_not_active/);
     await assertAccessible(page, "paused board");
     await page.getByRole("button", { name: "Resume it" }).click();
@@ -167,7 +167,7 @@ test("agents at work: leases in three colours, checkpoints, a word that is heard
     await member("Bohr").getByRole("button", { name: `Take ${team.made[2].ref} away` }).click();
     await page.getByLabel("Why?").fill("Curie does it");
     await page.getByRole("button", { name: "OK" }).click();
-    await member("Bohr").getByText("holds nothing").waitFor();
+    await member("Bohr").getByText("no task").waitFor();
     await assert.rejects(team.crew.Bohr.call("update_task_status", { task_id: team.made[2].id, status: "review", result: { summary: "x" } }), /claim_lost|invalid_transition/);
 
     // The clock of this window goes ahead, as if nobody had touched the tasks for so long.
@@ -274,8 +274,8 @@ test("the timeline is found by agent, task and kind, taken away and verified; th
     const fact = (name) => page.locator(".health > div", { has: page.getByText(name, { exact: true }) }).locator("dd");
     await fact("Database").getByText(/[KM]iB/).waitFor();
     await fact("Write-ahead log").getByText(/B$/).waitFor();
-    await fact("Oldest lease not ended").getByText("none").waitFor();
-    await fact("Notices not heard").waitFor();
+    await fact("Oldest open lease").getByText("none").waitFor();
+    await fact("Undelivered notices").waitFor();
     await page.getByRole("cell", { name: String(hosted.child.pid), exact: true }).waitFor();
     await page.getByRole("cell", { name: String(gateway.child.pid), exact: true }).waitFor();
     await inspect(page, "board-health");

@@ -26,7 +26,7 @@ async function addTables(page) {
   await inspect(page, "add-server");
   await dialog.getByRole("button", { name: "Add a server" }).click();
   await page.getByRole("heading", { name: "tables" }).waitFor();
-  await page.getByText(/It was written into .*tsugi\.yaml/).waitFor();
+  await page.getByText(/It was saved to .*tsugi\.yaml/).waitFor();
   await page.getByRole("link", { name: "book_table" }).waitFor();
 }
 
@@ -107,7 +107,7 @@ test("a server is added, asks back in the middle of a call, crashes and comes ba
     const question = page.getByRole("region", { name: "tables asks you" });
     await question.getByText("Is the bar fine?").waitFor();
     await question.getByRole("button", { name: "Answer", exact: true }).click();
-    await question.getByText("This must be given.").waitFor();
+    await question.getByText("Required.").waitFor();
     await question.getByLabel(/^Name for the booking/).fill("Mio");
     await inspect(page, "try");
     await question.getByRole("button", { name: "Answer", exact: true }).click();
@@ -124,7 +124,7 @@ test("a server is added, asks back in the middle of a call, crashes and comes ba
     await callTool(page, "tables", "count", { to: "500" });
     await page.getByText(/^at \d+$/).waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
-    await page.getByText("Cancelled. The server was told.").waitFor();
+    await page.getByText("Cancelled. The server was notified.").waitFor();
 
     // What is copied does the same when it is run.
     await callTool(page, "tables", "echo", { message: "it's copied" });
@@ -322,7 +322,7 @@ test("two windows move one task at once: one wins, the other is told, and nothin
     await second.getByText("Somebody was faster").waitFor();
     await second.getByRole("cell", { name: "Choose two payment providers" }).waitFor();
     await inspect(second, "task-conflict");
-    await second.getByRole("button", { name: "Take what is there" }).click();
+    await second.getByRole("button", { name: "Keep the current version" }).click();
     await second.getByRole("heading", { name: "Choose two payment providers" }).waitFor();
 
     // Comment, check, review, approve; the other window follows.
@@ -361,7 +361,7 @@ test("with keys: a wrong one is refused, an admin may order, a read-only key see
     // The running gateway follows the keys as soon as it has seen the file.
     await page.goto(gateway.url);
     for (;;) {
-      if (await page.getByRole("heading", { name: "Who is there?" }).isVisible()) break;
+      if (await page.getByRole("heading", { name: "Sign in" }).isVisible()) break;
       await page.reload();
       await page.locator("h1").first().waitFor();
     }
@@ -396,7 +396,7 @@ test("with keys: a wrong one is refused, an admin may order, a read-only key see
     await page.locator(".contexts").getByText("a note for the reader").waitFor();
     await page.goto(`${gateway.url}/#/`);
     await page.getByRole("button", { name: "Sign out" }).click();
-    await page.getByRole("heading", { name: "Who is there?" }).waitFor();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
     assert.equal((await page.context().request.get(`${gateway.url}/api/overview`)).status(), 401);
 
     // Somebody who may call tools but not order servers about is told so by the buttons.
@@ -406,7 +406,7 @@ test("with keys: a wrong one is refused, an admin may order, a read-only key see
     await row(page, "demo").getByRole("button", { name: "Restart demo" }).press("Enter");
     await page.getByText("This needs an admin key.").first().waitFor();
     await page.getByRole("button", { name: "Sign out" }).click();
-    await page.getByRole("heading", { name: "Who is there?" }).waitFor();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
 
     // Who may only look sees the servers, the board, a task and the timeline, and touches nothing.
     await page.getByLabel("Key", { exact: true }).fill(reader);
@@ -437,7 +437,7 @@ test("with keys: a wrong one is refused, an admin may order, a read-only key see
     const forgedMove = await page.context().request.post(`${gateway.url}/servers/pm/mcp`, { headers: { origin: gateway.url, "content-type": "application/json" }, data: "{}" });
     assert.equal(forgedMove.status(), 403);
     await page.getByRole("button", { name: "Sign out" }).click();
-    await page.getByRole("heading", { name: "Who is there?" }).waitFor();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
     assertQuiet(page, /401|403/);
     await page.context().close();
   });

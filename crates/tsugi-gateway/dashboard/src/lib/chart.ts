@@ -36,6 +36,11 @@ export function line(values: (number | null)[], x: (at: number) => number, y: (v
   return path;
 }
 
+/** The points whose step is over. The running one has only part of its calls and would end every line in a cliff. */
+export function closed(points: Point[]): Point[] {
+  return points.slice(0, -1);
+}
+
 /** How much of the past the ring holds. */
 const HOUR = 3_600_000;
 

@@ -120,3 +120,9 @@ export function pythonValue(value: Json): string {
 function indent(text: string, by: string): string {
   return text.replace(/\n/g, `\n${by}`);
 }
+
+/** The line that connects Claude Code to this gateway. With keys in use it fails without the header. */
+export function clientLine(origin: string, needsKey: boolean): string {
+  const line = `claude mcp add --transport http tsugi ${origin}/mcp`;
+  return needsKey ? `${line} --header "Authorization: Bearer YOUR_KEY"` : line;
+}

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask } from "../lib/api";
-import { advance, axis, line, type Series } from "../lib/chart";
+import { advance, axis, closed, line, type Series } from "../lib/chart";
 import { clock, milliseconds, minute, number, rate } from "../lib/format";
 import { t } from "../lib/i18n";
 import { replaceQuery, route } from "../lib/route";
@@ -42,7 +42,8 @@ export function Charts() {
 
 function Drawn({ ring }: { ring: Ring }) {
   const [at, setAt] = useState<number | null>(null);
-  const { points, stepMs } = ring;
+  const { stepMs } = ring;
+  const points = closed(ring.points);
   if (points.length < 2 || points.every((point) => point.calls === 0)) return <Empty title={t("charts.none")}><p><a href="#/try">{t("calls.none.try")}</a></p></Empty>;
   const perSecond = stepMs / 1000;
   const rates: Series[] = [

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { ask, session } from "../lib/api";
+import { clientLine } from "../lib/copy";
 import { milliseconds, number, percent, rate, span } from "../lib/format";
 import { t, word } from "../lib/i18n";
 import { whyNotOrder } from "../lib/rights";
@@ -67,7 +68,7 @@ function Next() {
   const [total, setTotal] = useState<number | null>(null);
   useEffect(() => { ask<{ total: number }>("/api/calls?limit=1").then((told) => setTotal(told.total), () => undefined); }, []);
   if (total !== 0) return null;
-  const line = `claude mcp add --transport http tsugi ${location.origin}/mcp`;
+  const line = clientLine(location.origin, session.value?.authRequired ?? false);
   return (
     <section class="next" aria-labelledby="next">
       <h2 id="next">{t("overview.next")}</h2>

@@ -76,7 +76,7 @@ function Facts({ row, detail }: { row: Pick<ServerDetail, "startedAt" | "restart
     [t("col.up"), row.startedAt === null ? "–" : span(now.value - row.startedAt)],
     [t("col.restarts"), number(row.restarts)],
     [t("col.rate"), rate(row.callsPerSecond)],
-    [t("col.errors"), percent(row.errorRate)],
+    [t("col.errors"), row.p50 === null ? "–" : percent(row.errorRate)],
     ["p50 / p99", `${milliseconds(row.p50)} / ${milliseconds(row.p99)}`],
   ];
   return <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
