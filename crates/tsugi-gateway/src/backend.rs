@@ -45,6 +45,7 @@ impl ToolHeaders for NoTools {
 
 /// Waits for these calls, at most `limit` at once; the results come in the order of the calls.
 pub(crate) async fn in_order<F: Future>(calls: Vec<F>, limit: usize) -> Vec<F::Output> {
+    // Not `buffered` of futures: there a slow first call keeps later ones from starting.
     tsugi_client::batch::in_order(calls, limit, |call| call).await
 }
 
@@ -86,6 +87,7 @@ pub trait Backend: Send + Sync {
 
     /// What happens on the board of the project-management server as far as this looker may see it, from now on:
     /// one object per change. `None` when there is no such server. Costs nothing until it is read.
+    // Only a gateway with the built-in project management has a board.
     fn board_changes(&self, _looker: BoardViewer<'_>) -> Option<BoxStream<'static, Value>> {
         None
     }
@@ -113,6 +115,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// Where calls are counted, so that requests are counted beside them.
+    // The hub counts calls in its own, and requests must be counted beside them.
     fn metrics(&self) -> Arc<GatewayMetrics> {
         Arc::default()
     }
@@ -183,6 +186,7 @@ pub trait ServerControl: Send + Sync {
     }
 
     /// Whether a server that is added may name a program to run.
+    // Off unless the configuration says otherwise: a command over HTTP runs on this machine.
     fn allows_commands(&self) -> bool {
         false
     }
@@ -232,6 +236,7 @@ impl Backend for SingleBackend {
         self.0.clone()
     }
 
+    // There are no servers with names behind a single answer.
     fn server(&self, _name: &str) -> Option<Endpoint> {
         None
     }

@@ -192,6 +192,7 @@ pub(crate) async fn collect(
     timeout: Duration,
     arriving: &BodyAdmission,
 ) -> Result<Bytes, BodyError> {
+    // A `Content-Length` beyond the limit is refused before anything is read.
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLarge);
     }
@@ -202,10 +203,12 @@ pub(crate) async fn collect(
         Poll::Ready(None) => return Ok(Bytes::new()),
         Poll::Ready(Some(frame)) => frame.map_err(|_| BodyError::Broken)?.into_data().unwrap_or_default(),
     };
+    // The usual case: nothing was copied and nothing has to be counted.
     if body.is_end_stream() && first.len() <= limit {
         return Ok(first);
     }
     let reading = read(first, body, limit, arriving.room());
+    // Boxed: the future of every request would otherwise have room for a slow body.
     Box::pin(tokio::time::timeout(timeout, reading)).await.unwrap_or(Err(BodyError::TooSlow))
 }
 
@@ -216,6 +219,7 @@ fn first_frame(body: &mut Incoming, version: Version, context: &mut Context<'_>)
         return Pin::new(body).poll_frame(context);
     }
     let (frame, was_woken) = suppress_wakes(|| Pin::new(&mut *body).poll_frame(context));
+    // Suppressed for good only at the end of the body; before it the connection has to go on reading.
     if was_woken && !body.is_end_stream() {
         context.waker().wake_by_ref();
     }
@@ -225,12 +229,14 @@ fn first_frame(body: &mut Incoming, version: Version, context: &mut Context<'_>)
 /// The whole body, of which `first` is here.
 async fn read(first: Bytes, mut body: Incoming, limit: usize, mut room: AdmittedBytes) -> Result<Bytes, BodyError> {
     let expected = body.size_hint().exact().unwrap_or(0) as usize;
+    // At most `limit`: the length that a client announces is only a claim.
     let mut whole = BytesMut::with_capacity((first.len() + expected).min(limit));
     let mut next = Some(first);
     while let Some(more) = next {
         if whole.len() + more.len() > limit {
             return Err(BodyError::TooLarge);
         }
+        // Counted before it is copied, so that many slow uploads together stay within bounds.
         if !room.take(more.len()) {
             return Err(BodyError::NoRoom);
         }

@@ -119,6 +119,7 @@ impl DrainState {
         }
         // What was answered in time may be written in what is left of it.
         _ = self.0.end.set(end.max(Instant::now() + LAST_WRITE));
+        // Read before closing: tasks that are cancelled below would count as ended.
         let left = if has_ended { 0 } else { self.0.busy.load(Ordering::SeqCst) };
         self.0.is_closing.store(true, Ordering::SeqCst);
         self.0.closing.cancel();

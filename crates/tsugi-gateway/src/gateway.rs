@@ -104,7 +104,9 @@ impl Gateway {
     /// Binds the addresses and serves `backend` on them, behind its own guard if it has one. Returns as soon as it
     /// listens.
     pub async fn serve(config: GatewayConfig, backend: Arc<dyn Backend>) -> Result<GatewayHandle, StartError> {
+        // Before anything is bound: no request may slip in.
         refuse_exposure(&config)?;
+        // The hub decides permits by the same guard that lets callers in.
         let guard = backend.guard().unwrap_or_else(|| Arc::new(AccessGuard::new(&config)));
         let listeners = listen::bind(&config).await?;
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
@@ -118,6 +120,7 @@ impl Gateway {
             all: Endpoint { answer: RateLimited::around(all.answer, &guard, &metrics), ..all },
             guard,
             backend,
+            // An inherited socket is shared with the process that follows us.
             drain: DrainState::new(config.inherited.is_some()),
             sessions,
             sse_streams: face::sse::SseStreamTable::default(),
@@ -131,6 +134,7 @@ impl Gateway {
             config,
         });
         let listening = Arc::new(ConnectionAcceptor::new(gateway.clone()));
+        // Last, when everything that a request needs is there.
         for listener in listeners {
             gateway.tasks.spawn(listening.clone().accept(listener));
         }
@@ -182,6 +186,7 @@ impl Gateway {
     /// Room for one more stream, held as long as it is open.
     pub(crate) fn take_stream(&self) -> Result<OwnedSemaphorePermit, HttpRefusal> {
         let message = "there are too many streams";
+        // Nothing was sent, so 503 is right and the client may come back.
         let refusal = || HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message);
         self.streams.clone().try_acquire_owned().map_err(|_| refusal().retry_after(Duration::from_secs(1)))
     }
@@ -228,6 +233,7 @@ impl Gateway {
         let (busy, closing) = (self.drain.join(), self.drain.closing().clone());
         self.tasks.spawn(async move {
             let done = closing.run_until_cancelled_owned(work).await;
+            // Only now: stopping waits for the work and not for this task.
             drop(busy);
             done
         })
@@ -273,6 +279,7 @@ impl GatewayHandle {
     /// Gives how many calls were cut off.
     pub async fn drain(&self, grace: Duration) -> usize {
         let left = self.gateway.drain.run(grace).await;
+        // A tracker must be closed before it can be waited for.
         self.gateway.tasks.close();
         self.gateway.tasks.wait().await;
         left

@@ -95,6 +95,7 @@ impl AccessGuard {
 
     /// Who signed in at the dashboard. A browser sends the cookie with requests of any page, so the page must be ours.
     fn identify_cookie(&self, parts: &Parts) -> Result<Option<Principal>, HttpRefusal> {
+        // A wrong key must not fall back to a cookie that happens to be there.
         if api_key::has_secret(&parts.headers) {
             return Ok(None);
         }
@@ -103,6 +104,7 @@ impl AccessGuard {
             self.sessions.end(&session);
             return Ok(None);
         };
+        // The cookie alone proves nothing: any page can make the browser send it.
         origin::expect_own(parts)?;
         sign_in::expect_csrf(parts, &csrf)?;
         Ok(Some(principal.signed_in(session)))
@@ -126,6 +128,7 @@ impl AccessGuard {
     /// Whether a caller that was let in would be let in now, as the same one. Asking counts as use of a sign-in.
     pub(crate) fn still_admits(&self, principal: &Principal) -> bool {
         let keys = self.keys.load();
+        // A key that was replaced by one with another name or role is another caller.
         let is_same = |digest: SecretDigest| keys.holder(digest).is_some_and(|now| now.is_like(principal));
         match (principal.session(), principal.digest()) {
             (Some(session), _) => self.sessions.key(&session).is_some_and(is_same),
@@ -173,6 +176,7 @@ impl AccessGuard {
     /// Ends a sign-in.
     pub(crate) fn sign_out(&self, session: &SignInId) {
         self.sessions.end(session);
+        // Open streams of this sign-in end now.
         self.replaced.send_replace(());
     }
 
@@ -206,6 +210,7 @@ impl AccessGuard {
     /// Counts a call that begins against what its caller's key allows. Greetings and listening cost nothing.
     pub(crate) fn begin(&self, principal: &str, method: &Method) -> Result<Option<OwnedSemaphorePermit>, Fault> {
         match self.keys.load().allowance(principal) {
+            // Greeting and listening cost a server next to nothing.
             Some(allowance) if !matches!(method, Method::Discover | Method::Listen) => allowance.begin(),
             _ => Ok(None),
         }

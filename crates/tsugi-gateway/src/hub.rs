@@ -130,6 +130,7 @@ impl Hub {
             renewed: signal::Sender::new(0),
             changes: broadcast::channel(CHANGES).0,
         });
+        // It has no handle on the hub, so that dropping the hub ends it.
         let watcher = tokio::spawn(watch::run(manager.clone(), view.clone(), metrics.clone())).abort_handle();
         Self(Arc::new(HubState { manager, guard, feed: view, metrics, settled_by, watcher }))
     }
@@ -137,6 +138,7 @@ impl Hub {
     /// Shows the servers in this way from now on. Listeners are notified of what differs. Running calls are not affected.
     pub fn reconfigure(&self, config: HubConfig) {
         self.0.feed.config.store(Arc::new(config));
+        // The watching task builds the snapshot; two builders could store an older one last.
         self.0.feed.reconfigured.notify_one();
     }
 
@@ -157,6 +159,7 @@ impl Hub {
 
     /// What is shown once the lists of every server are known, or the time for them is over.
     pub(crate) async fn settled_snapshot(&self) -> Arc<HubSnapshot> {
+        // Subscribed before the first look, so that no change between the two is missed.
         let mut renewed = self.0.feed.renewed.subscribe();
         let waiting = async { while !self.snapshot().is_complete && renewed.changed().await.is_ok() {} };
         // A server that is late is announced by a change later.
@@ -214,6 +217,7 @@ impl Hub {
     /// Sends a call to the server it concerns, with that server's own name for its subject.
     fn forward(&self, call: Call, access: CallerAccess) -> Reply {
         let snapshot = self.0.feed.snapshot.load();
+        // The snapshot does not change under this call, whatever servers do.
         match route::route(&snapshot, &call, &access) {
             Ok(routed) => routed.answer(call),
             Err(fault) => match route::unlisted_server(&snapshot, &call, &access) {
@@ -280,6 +284,7 @@ impl Answer for Hub {
             Method::Discover => {
                 self.reply_when_settled(call, move |hub, snapshot, _| hub.discover_result(snapshot, &access))
             }
+            // A subscription may name addresses of several servers.
             Method::Listen => watch::listen(self, call),
             Method::RootsChanged if call.meta.client.capabilities.announces_roots() => {
                 roots::changed(&self.snapshot().servers, &call)

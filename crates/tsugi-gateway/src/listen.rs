@@ -175,6 +175,7 @@ async fn serve_until<C: Future>(
     clock: &HeaderTimeout,
     drain: &DrainState,
 ) -> ServeEnd<C::Output> {
+    // One timer per connection, and not one per request.
     let mut late = std::pin::pin!(clock.is_late());
     let mut closing = std::pin::pin!(drain.closing().cancelled());
     let mut is_waiting = false;

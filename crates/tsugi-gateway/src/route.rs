@@ -70,7 +70,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// True for what everybody may have who reaches the address: the page on which people sign in, and whether we live.
+    /// True where no key is needed: the page on which people sign in, and the probes.
     pub fn is_open(self) -> bool {
         self.is_entrance() || self.is_probe()
     }
@@ -80,7 +80,7 @@ impl Route {
         self.is_entrance() || matches!(self, Route::Dashboard(_) | Route::BoardOrder)
     }
 
-    /// True for what load balancers and the like look at, which have no key.
+    /// True for the probes of load balancers, which have no key.
     pub fn is_probe(self) -> bool {
         matches!(self, Route::Healthz | Route::Readyz)
     }
@@ -91,7 +91,7 @@ impl Route {
         is_door || matches!(self, Route::Page(_) | Route::PlainBoard)
     }
 
-    /// True for a GET that opens something which stays open, so that nothing can be said of it without opening it.
+    /// True for a GET that opens a stream. It has no HEAD, since nothing is known of it without opening it.
     fn is_stream(self) -> bool {
         matches!(self, Route::McpGet | Route::Sse | Route::WebSocket | Route::Dashboard(DashboardView::Events))
     }
@@ -120,7 +120,7 @@ pub struct RouteEntry {
 }
 
 impl RouteEntry {
-    /// Whether it answers to a verb. Whoever asks for the head of what can be got is answered like one who gets it.
+    /// Whether it answers to a verb. HEAD is answered like GET, without the body.
     fn answers_to(&self, verb: &Method) -> bool {
         self.verb == *verb || *verb == Method::HEAD && self.has_head()
     }
@@ -136,6 +136,7 @@ const fn entry(verb: Method, pattern: &'static str, route: Route, style: ErrorSt
 
 /// Every route there is. The busiest come first, since the table is read from the top.
 pub static ROUTES: &[RouteEntry] = &[
+    // MCP, in all its wire formats.
     entry(Method::POST, "/mcp", Route::McpPost, ErrorStyle::Rpc),
     entry(Method::POST, "/servers/{}/mcp", Route::McpPost, ErrorStyle::Rpc),
     entry(Method::GET, "/mcp", Route::McpGet, ErrorStyle::Rpc),
@@ -146,12 +147,14 @@ pub static ROUTES: &[RouteEntry] = &[
     entry(Method::POST, "/messages", Route::SseMessages, ErrorStyle::Rpc),
     entry(Method::GET, "/ws", Route::WebSocket, ErrorStyle::Rpc),
     entry(Method::POST, "/rpc", Route::Rpc, ErrorStyle::Rpc),
+    // REST.
     entry(Method::GET, "/mcp/tools", Route::Tools, ErrorStyle::Rest),
     entry(Method::POST, "/mcp/call", Route::Call, ErrorStyle::Rest),
     entry(Method::POST, "/mcp/batch", Route::Batch, ErrorStyle::Rest),
     entry(Method::POST, "/tools/{}/{}", Route::Operation, ErrorStyle::Rest),
     entry(Method::POST, "/tools/{}/{}/answer", Route::OperationAnswer, ErrorStyle::Rest),
     entry(Method::GET, "/openapi.json", Route::OpenApi, ErrorStyle::Rest),
+    // Control: administrators only.
     entry(Method::GET, "/servers", Route::Servers, ErrorStyle::Rest),
     entry(Method::POST, "/servers", Route::AddServer, ErrorStyle::Rest),
     entry(Method::DELETE, "/servers/{}", Route::RemoveServer, ErrorStyle::Rest),
@@ -159,9 +162,11 @@ pub static ROUTES: &[RouteEntry] = &[
     entry(Method::POST, "/servers/{}/stop", Route::Order(ServerCommand::Stop), ErrorStyle::Rest),
     entry(Method::POST, "/servers/{}/restart", Route::Order(ServerCommand::Restart), ErrorStyle::Rest),
     entry(Method::GET, "/servers/{}/logs", Route::Log, ErrorStyle::Rest),
+    // Operations.
     entry(Method::GET, "/metrics", Route::Metrics, ErrorStyle::Rest),
     entry(Method::GET, "/readyz", Route::Readyz, ErrorStyle::Rest),
     entry(Method::GET, "/healthz", Route::Healthz, ErrorStyle::Rest),
+    // The dashboard, which can be switched off as a whole.
     entry(Method::GET, "/", Route::Page(PageFile::Index), ErrorStyle::Rest),
     entry(Method::GET, "/assets/app.js", Route::Page(PageFile::Script), ErrorStyle::Rest),
     entry(Method::GET, "/api/session", Route::Session, ErrorStyle::Rest),
@@ -236,6 +241,7 @@ pub fn find<'path>(verb: &Method, path: &'path str) -> RouteMatch<'path> {
             return RouteMatch::Route(entry, segments);
         }
     }
+    // Collected only for an answer that is an error anyway.
     let others: Vec<&RouteEntry> = ROUTES.iter().filter(|entry| matches(entry.pattern, path).is_some()).collect();
     match others.first() {
         None if path.starts_with("/.well-known/") => RouteMatch::Nothing(NothingAt::PublicPath),
@@ -258,6 +264,7 @@ fn matches<'path>(pattern: &str, path: &'path str) -> Option<PathSegments<'path>
     for expected in pattern.split('/') {
         let part = parts.next()?;
         if expected == "{}" {
+            // An empty segment does not stand for a name.
             *slots.next()? = Some(part).filter(|part| !part.is_empty());
         } else if part != expected {
             return None;

@@ -128,7 +128,9 @@ impl StoredKey {
         let unreadable = || CommandFailure::usage(format!("the stored key `{}` has no usable hash", self.name));
         let key = ApiKey::of_digest(&self.name, SecretDigest::parse(&self.hash).ok_or_else(unreadable)?);
         let role = self.role();
-        let filter = ToolFilter { allow: self.allow.clone(), deny: self.deny.clone() };
+        // A key that was added without `--allow` may use everything that `--deny` leaves.
+        let allow = if self.allow.is_empty() { vec!["*".to_owned()] } else { self.allow.clone() };
+        let filter = ToolFilter { allow, deny: self.deny.clone() };
         gateway::limited(key.with_role(role), &filter, self.per_minute, self.max_in_flight)
     }
 }

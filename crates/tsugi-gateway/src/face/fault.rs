@@ -21,6 +21,7 @@ pub(crate) fn refuse(style: ErrorStyle, refusal: &HttpRefusal) -> Response<Respo
             rest_error(refusal.status, &error)
         }
     };
+    // RFC 9110 requires a challenge with every 401.
     if refusal.status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
@@ -171,6 +172,7 @@ impl From<&RpcError> for RestFault {
             code::INVALID_PARAMS => (StatusCode::BAD_REQUEST, "VALIDATION_ERROR", error.message()),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "TOOL_EXECUTION_ERROR", error.message()),
         };
+        // A server gives no hint when to come back.
         Self { status, code, message, details: Some(error.details()), retry_after: None }
     }
 }

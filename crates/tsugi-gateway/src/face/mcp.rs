@@ -51,6 +51,7 @@ pub(crate) async fn post(
     body: Incoming,
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
     let bytes = asked.json_body(body).await?;
+    // Looked at before parsing: an array is not a message, and only one legacy revision has batches.
     if batch::is_batch(&bytes) {
         refuse_if_draining(&asked)?;
         return Box::pin(legacy::post_batch(*asked, place.as_deref(), &bytes)).await;
@@ -96,6 +97,7 @@ fn parse_post(
         Ok(parsed) => parsed,
         Err(error) => return Ok(parse_error(&error)),
     };
+    // Decided per request. A client may speak both eras on one connection.
     if !is_modern(&asked.parts.headers, meta.as_ref()) {
         return begin_legacy(asked, place, message);
     }

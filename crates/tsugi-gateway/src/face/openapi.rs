@@ -15,8 +15,10 @@ pub(crate) fn document(tools: &[ToolInfo], batch: usize) -> Value {
     for tool in tools {
         let name = safe_name(&tool.server, &tool.name);
         let mut operation = schema_of(&name, tool.description.as_deref(), tool.input_schema.as_ref(), &mut schemas);
+        // Both schemas of a tool become components, which need different names.
         let output_name = format!("{name}.output");
         let output = schema_of(&output_name, None, tool.output_schema.as_ref(), &mut schemas);
+        // Without an output schema the result can be anything.
         let result = match tool.output_schema {
             Some(_) => output["requestBody"]["content"]["application/json"]["schema"].clone(),
             None => json!({}),
@@ -35,6 +37,7 @@ pub(crate) fn document(tools: &[ToolInfo], batch: usize) -> Value {
 }
 
 fn path(tool: &ToolInfo) -> String {
+    // Underscores and hyphens are safe in a path and common in names.
     let encode =
         |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string().replace("%5F", "_").replace("%2D", "-");
     format!("/tools/{}/{}", encode(&tool.server), encode(&tool.name))
@@ -50,6 +53,7 @@ fn schema_of(
     let schema: Value = schema.and_then(|schema| schema.to_lossy().ok()).unwrap_or_else(|| json!({"type": "object"}));
     let mut declaration =
         convert_tool(name, description.unwrap_or_default(), &schema, SchemaDialect::OpenApi).declaration;
+    // Definitions that the schema refers to must be found from the document's root.
     if let Value::Object(components) = declaration["components"].take() {
         schemas.extend(components);
     }
@@ -58,6 +62,7 @@ fn schema_of(
 
 /// What an operation may answer, where `input` says how a caller gives what the tool asks for.
 fn responses(result: &Value, input: &str) -> Value {
+    // Every error has the same schema; only the descriptions differ.
     let error = json!({"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}});
     let with = |description: &str| {
         let mut response = error.clone();

@@ -88,6 +88,7 @@ impl ClientPeer {
     /// Keeps a request going, and stopping waiting for it.
     fn keep(&mut self, request: impl Stream<Item = Bytes> + Send + 'static, busy: Option<BusyGuard>) {
         let kept = request.map(move |message| {
+            // Moved into the closure, so that it lives as long as the stream.
             let _held = &busy;
             message
         });
@@ -107,6 +108,7 @@ impl ClientPeer {
 
     /// Takes the messages of a batch; their responses become one array.
     fn receive_batch(&mut self, bytes: &Bytes) -> Option<Bytes> {
+        // Programs that write everything at once send their first calls before our greeting.
         if self.opening.is_some() && self.has_room() {
             self.held.push_back(DeferredMessage::Batch(bytes.clone()));
             return None;
@@ -120,6 +122,7 @@ impl ClientPeer {
             Ok(messages) => messages,
             Err(error) => return Some(error.response(None)),
         };
+        // Asked once for the whole batch: its requests run together.
         let room = self.room();
         let mut gathering = batch::BatchStream::default();
         for message in messages {
@@ -175,6 +178,7 @@ impl ClientPeer {
                 None
             }
             Method::Ping => Some(RpcResponse::result(request.id, RawJson::literal("{}")).to_bytes()),
+            // A modern request without `_meta`: the client learns what is missing instead of "initialize first".
             Method::Discover if self.conversation.get().is_none() => {
                 Some(invalid("the parameters lack _meta").response(Some(&request.id)))
             }
@@ -191,10 +195,12 @@ impl ClientPeer {
             // Stopping waits for the response, and not for the changes after it.
             let _busy = busy;
             let begun = legacy_session::begin(answer, caller, &limits, &request).await;
+            // Stored before the response is sent, so that whatever follows it is not held back.
             is_over.store(true, Ordering::Release);
             match begun {
                 Ok((conversation, response)) => {
                     let conversation = place.get_or_init(|| Arc::new(conversation)).clone();
+                    // Changes come on the same stream, and never before the response.
                     let mut watch = LegacyChangeWatch::new(conversation);
                     let changes = stream::poll_fn(move |context| watch.poll(context).map(Some));
                     stream::iter([response]).chain(changes).boxed()
@@ -263,6 +269,7 @@ impl ClientPeer {
             options: CallOptions { face: "stream", request_id: access_log::own_id(), ..CallOptions::default() },
         });
         listen::expect_few(&call)?;
+        // Ids are chosen by the client and may repeat; each request has its own switch.
         let cancel = Arc::new(CancelSwitch::default());
         self.running.lock().entry(request.id.clone()).or_default().push(cancel.clone());
         let asking = ModernTurn::start(&*self.answer, request.id.clone(), call, self.drain.as_ref());
@@ -284,6 +291,7 @@ impl ClientPeer {
         if notification.method != Method::Cancelled {
             return;
         }
+        // A cancellation that names nothing is ignored, as the specification says.
         let Some(id) = notification::cancelled_id(notification) else { return };
         for cancel in self.running.lock().get(&id).into_iter().flatten() {
             cancel.set();

@@ -16,12 +16,14 @@ use crate::body::ResponseBody;
 
 /// `GET /mcp/tools`
 pub(crate) async fn tools(asked: &FaceRequest<'_>, directory: &dyn ToolDirectory) -> Response<ResponseBody> {
+    // A list is not a call of MCP, but it counts against the same limits.
     let _room = match asked.gateway.begin(&asked.principal) {
         Ok(room) => room,
         Err(fault) => return RestFault::from(&fault).response(),
     };
     let wanted = query(asked, "server");
     let tools = directory.tools(asked.principal.caller()).await;
+    // A server that does not exist gives an empty list, as one without tools does.
     let shown = tools.iter().filter(|tool| wanted.as_ref().is_none_or(|wanted| *wanted == tool.server));
     let list: Vec<RawJson> = shown.map(describe).collect();
     let mut body = ObjectWriter::with_capacity(256);
@@ -87,6 +89,7 @@ pub(crate) async fn batch(
             Err(fault) => RestOutcome::Failed(RestFault::from(&fault)),
         }
     });
+    // Bounded, so that one request cannot take every slot of a server.
     let told: Vec<RestOutcome> = backend::in_order(running.collect(), limits.parallel).await;
     let results: Vec<RawJson> = told.iter().map(entry).collect();
     let mut body = ObjectWriter::with_capacity(256);
@@ -97,6 +100,7 @@ pub(crate) async fn batch(
 fn read_batch(bytes: Bytes, most: usize) -> Result<Vec<RawJson>, Fault> {
     let body = JsonObject::parse(bytes).map_err(|error| invalid(&format!("the body is not a JSON object: {error}")))?;
     match body.get("calls").as_ref().and_then(RawJson::items) {
+        // Checked before any call begins: half a batch would be worse than none.
         Some(calls) if calls.len() <= most => Ok(calls),
         Some(_) => Err(invalid(&format!("a batch has at most {most} calls"))),
         None => Err(invalid("`calls` must be an array")),
@@ -160,6 +164,7 @@ async fn operate(
 
 fn form_of(asked: &FaceRequest<'_>) -> ResultForm {
     match query(asked, "raw").as_deref() {
+        // Anything else means the plain form, so that a typing error does not fail the call.
         Some("true" | "1") => ResultForm::Raw,
         _ => ResultForm::Plain,
     }

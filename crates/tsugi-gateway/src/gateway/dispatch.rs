@@ -47,6 +47,7 @@ impl Gateway {
         segments: PathSegments<'request>,
         body: Incoming,
     ) -> Result<RequestHandler<'request>, HttpRefusal> {
+        // By far the most requests.
         if entry.route == Route::McpPost {
             let (endpoint, server) = self.endpoint(segments.first(), &request.principal)?;
             return Ok(RequestHandler::Mcp(Box::new(request), endpoint, server, body));
@@ -102,6 +103,7 @@ impl Gateway {
         segments: PathSegments<'_>,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        // A backend of a single answer has no names to list.
         let Some(directory) = self.backend.directory() else { return Err(no_servers()) };
         Ok(match route {
             Route::Tools => face::rest::tools(asked, directory).await,
@@ -126,8 +128,10 @@ impl Gateway {
         segments: PathSegments<'_>,
         body: Incoming,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        // Before the body is read: others must not make us hold it.
         admin::expect_admin(asked)?;
         let Some(control) = self.backend.control() else { return Err(no_servers()) };
+        // A browser sends a cookie with requests of any page, so changes need our own page.
         if !asked.parts.method.is_safe() {
             self.guard.expect_own_page(asked.parts)?;
             expect_changeable(control)?;
@@ -153,6 +157,7 @@ impl Gateway {
         }
         let mut servers = self.servers();
         if let Some(permit) = self.guard.permit(principal.caller().principal()) {
+            // Names of servers that a caller may not use are not shown here either.
             servers.retain(|server| permit.allows_some_of(server["name"].as_str().unwrap_or_default()));
         }
         let states = servers.iter().map(|server| (server["name"].as_str().unwrap_or_default(), &server["state"]));

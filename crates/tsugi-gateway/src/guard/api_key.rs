@@ -85,6 +85,7 @@ pub struct ApiKey {
 impl ApiKey {
     /// A new key that cannot be guessed: the secret to hand out once, and the part to keep.
     pub fn generate(name: impl Into<String>) -> (String, Self) {
+        // 256 bits: guessing is out of the question even without a limit on tries.
         let random: [u8; 32] = rand::random();
         let secret = format!("tsugi_{}", BASE64_URL_SAFE_NO_PAD.encode(random));
         let key = Self::of_secret(name, &secret);
@@ -182,6 +183,7 @@ impl KeyTable {
     /// may use. Of several, the first holds and the others open nothing.
     pub fn new(mut keys: Vec<ApiKey>, empty: EmptyKeyPolicy) -> Self {
         let mut permits: HashMap<String, Option<Arc<AccessPermit>>> = HashMap::new();
+        // The first key of a name holds; another one of that name would get its permits.
         keys.retain(|key| match permits.entry(key.name.clone()) {
             Entry::Vacant(place) => {
                 place.insert(key.permit.clone());
@@ -199,6 +201,7 @@ impl KeyTable {
     /// The same table, in which what was used up under the table before it stays used up.
     pub(super) fn after(mut self, before: &Self) -> Self {
         for (name, allowance) in &mut self.allowances {
+            // A reload must not refill a quota.
             if let Some(same) = before.allowances.get(name).filter(|before| before.is_like(allowance)) {
                 *allowance = same.clone();
             }
@@ -212,6 +215,7 @@ impl KeyTable {
             return Ok(Principal::anonymous());
         }
         let secret = secret_of(headers)?;
+        // Looked up by digest, so that the time it takes says nothing about a secret.
         match self.by_digest.get(&SecretDigest::of(secret)) {
             Some((key, caller)) => Ok(Principal::of_key(key.clone(), caller.clone())),
             None => Err(HttpRefusal::unauthorized("this key is not known")),
@@ -244,6 +248,7 @@ impl KeyTable {
         if self.admits_anybody() {
             return None;
         }
+        // Unknown names get the permit that allows nothing.
         self.permits.get(principal).map_or_else(|| Some(self.nothing.clone()), Clone::clone)
     }
 
@@ -273,6 +278,7 @@ fn secret_of(headers: &HeaderMap) -> Result<&str, HttpRefusal> {
         (SingleHeader::None, SingleHeader::None) => {
             Err(HttpRefusal::unauthorized("a key is needed: `Authorization: Bearer <key>`"))
         }
+        // Two keys are refused: a proxy and we might choose different ones.
         _ => Err(HttpRefusal::unauthorized("exactly one key is needed")),
     }
 }

@@ -34,6 +34,7 @@ impl OriginGuard {
 
     /// Refuses a request for another name or from a foreign web page.
     pub fn check(&self, parts: &Parts) -> Result<(), HttpRefusal> {
+        // HTTP/2 and absolute targets name the host here, and `Host` may be missing.
         if let Some(authority) = parts.uri.authority() {
             self.check_host(authority.as_str())?;
         }
@@ -60,6 +61,7 @@ impl OriginGuard {
 
     /// Whether the configuration names the web page that this request comes from.
     pub(super) fn is_listed(&self, parts: &Parts) -> bool {
+        // The usual case, on every request.
         if self.origins.is_empty() {
             return false;
         }
@@ -122,6 +124,7 @@ fn address(host: &str) -> Option<IpAddr> {
 
 /// The host of `host[:port]`; nothing when it has user information, a path, or a port that is not a number.
 fn host_of(authority: &str) -> Option<&str> {
+    // Anything that a URL parser could read in two ways is refused.
     if authority.bytes().any(|byte| matches!(byte, b'@' | b'/' | b'\\' | b' ' | b',' | b'?' | b'#')) {
         return None;
     }

@@ -12,8 +12,8 @@ pub struct PatternError {
     pub reason: String,
 }
 
-/// Allowed and denied names. Denial wins; nothing allowed means that everything is.
-#[derive(Debug, Clone, Default)]
+/// Allowed and denied names. Denial wins, and a name that no pattern allows is denied.
+#[derive(Debug, Clone)]
 pub struct AccessPermit {
     allow: Vec<PermitPattern>,
     deny: Vec<PermitPattern>,
@@ -26,25 +26,34 @@ struct PermitPattern {
     name: GlobMatcher,
 }
 
+impl Default for AccessPermit {
+    /// Allows everything.
+    fn default() -> Self {
+        Self::new(&["*"], &[]).expect("a star is a pattern")
+    }
+}
+
 impl AccessPermit {
-    /// Reads the patterns.
+    /// Reads the patterns. Without any in `allow` nothing is allowed: a list that was emptied by mistake must not open
+    /// everything.
     pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, PatternError> {
         Ok(Self { allow: read(allow)?, deny: read(deny)? })
     }
 
     pub fn nothing() -> Self {
-        Self::new(&[] as &[&str], &["*"]).expect("a star is a pattern")
+        Self { allow: Vec::new(), deny: Vec::new() }
     }
 
     /// True when this name of this server may be seen and used.
     pub fn allows(&self, server: &str, name: &str) -> bool {
         let is_in = |patterns: &[PermitPattern]| patterns.iter().any(|pattern| pattern.matches(server, name));
-        !is_in(&self.deny) && (self.allow.is_empty() || is_in(&self.allow))
+        !is_in(&self.deny) && is_in(&self.allow)
     }
 
-    /// True when nothing is denied and nothing has to be allowed.
+    /// True when no name can be refused.
     pub fn allows_everything(&self) -> bool {
-        self.allow.is_empty() && self.deny.is_empty()
+        let is_star = |glob: &GlobMatcher| glob.glob().glob() == "*";
+        self.deny.is_empty() && self.allow.iter().any(|pattern| is_star(&pattern.server) && is_star(&pattern.name))
     }
 
     /// True when this address of this server may be seen and used. Addresses that mean the same are decided alike, and
@@ -57,7 +66,7 @@ impl AccessPermit {
     pub fn allows_some_of(&self, server: &str) -> bool {
         let is_meant = |pattern: &PermitPattern| pattern.server.is_match(server);
         let is_whole = |pattern: &PermitPattern| is_meant(pattern) && pattern.name.glob().glob() == "*";
-        !self.deny.iter().any(is_whole) && (self.allow.is_empty() || self.allow.iter().any(is_meant))
+        !self.deny.iter().any(is_whole) && self.allow.iter().any(is_meant)
     }
 }
 
@@ -125,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn denial_wins_and_silence_allows() {
+    fn denial_wins() {
         let permit = AccessPermit::new(&["files/*", "git"], &["files/write*", "*/delete"]).unwrap();
         for (server, tool, expected) in [
             ("files", "read", true),
@@ -141,9 +150,17 @@ mod tests {
         for (server, expected) in [("files", true), ("git", true), ("shell", false)] {
             assert_eq!(permit.allows_some_of(server), expected, "{server}");
         }
-        assert!(!AccessPermit::new(&[], &["git"]).unwrap().allows_some_of("git"));
+        let others = AccessPermit::new(&["*"], &["git"]).unwrap();
+        assert!(!others.allows_some_of("git") && others.allows_some_of("files") && !others.allows_everything());
         assert!(AccessPermit::default().allows("any", "thing"));
-        assert!(!AccessPermit::new(&[], &["*"]).unwrap().allows("any", "thing"));
+        assert!(AccessPermit::default().allows_everything());
+        assert!(!AccessPermit::new(&["*"], &["*"]).unwrap().allows("any", "thing"));
+    }
+
+    #[test]
+    fn an_empty_list_of_what_is_allowed_allows_nothing() {
+        let permit = AccessPermit::new(&[] as &[&str], &[]).unwrap();
+        assert!(!permit.allows("any", "thing") && !permit.allows_some_of("any") && !permit.allows_everything());
     }
 
     #[test]

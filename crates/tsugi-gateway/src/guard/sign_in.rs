@@ -83,7 +83,9 @@ impl SignInTable {
         let (cookie, csrf): (String, Arc<str>) = (unguessable(), unguessable().into());
         let (session, now) = (SignInId(SecretDigest::of(&cookie)), Instant::now());
         let mut table = self.table.lock();
+        // Swept when someone signs in, which is rare, so that no timer is needed.
         table.retain(|_, session| !session.is_over(self.idle, now));
+        // The sign-in that was unused for longest makes room.
         if table.len() >= MOST
             && let Some(oldest) = table.iter().min_by_key(|(_, session)| session.used).map(|(id, _)| *id)
         {
@@ -95,6 +97,7 @@ impl SignInTable {
 
     /// The sign-in that these headers carry, its word against forgery, and the digest of its key.
     pub(super) fn find(&self, headers: &HeaderMap) -> Option<(SignInId, Arc<str>, SecretDigest)> {
+        // The table has digests only: reading memory or a dump does not give a cookie.
         let session = SignInId(SecretDigest::of(cookie_of(headers)?));
         self.touch(&session, |found| (session, found.csrf.clone(), found.key))
     }

@@ -33,6 +33,7 @@ impl ServerControl for Hub {
 
     fn order<'a>(&'a self, name: &'a str, order: ServerCommand) -> BoxFuture<'a, Result<Value, Fault>> {
         async move {
+            // Looked up by name each time: a reload may have replaced it.
             let server = self.manager().server(name).ok_or_else(|| not_found::server(name))?;
             match order {
                 ServerCommand::Start => server.start(),
@@ -59,6 +60,7 @@ impl Hub {
     ) -> Result<Value, Fault> {
         let name = config.name.clone();
         let server = self.manager().register(config)?;
+        // A reload may store another configuration at the same time; then this runs again.
         self.0.feed.config.rcu(|held| {
             let mut held = HubConfig::clone(held);
             held.settings.insert(name.clone(), settings.clone());
@@ -121,6 +123,7 @@ fn masked(value: Value, mask: &dyn Fn(&str) -> String) -> Value {
 
 fn read(definition: &Value) -> Result<ServerConfig, Fault> {
     let invalid = |message: &str| Fault::new(FaultCode::InvalidParams, message);
+    // Refused by its presence, whatever its value: a command would run on this machine.
     if definition.get("command").is_some() {
         let message = "a command cannot be added over the network; put it into the configuration";
         return Err(Fault::new(FaultCode::PermissionDenied, message));

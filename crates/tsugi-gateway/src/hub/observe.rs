@@ -54,6 +54,7 @@ impl Hub {
             troubles.push(ServerTrouble { kind: "sandbox", text });
         }
         let clashes = &self.snapshot().clashes;
+        // Clashes are found when names are merged, so that no server knows of its own.
         let own = clashes.iter().filter(|clash| clash.server == server.name());
         troubles.extend(own.map(|clash| ServerTrouble { kind: "names", text: clash.text.clone() }));
         for trouble in &mut troubles {
@@ -135,12 +136,14 @@ pub fn confinement(server: &Server) -> Option<(&'static str, Option<String>)> {
 
 /// Why a server is not as it should be.
 fn reason(status: &ServerStatus) -> Option<String> {
+    // A server that is connected again may still have its last fault, which is not a reason any more.
     let fault = || status.fault.as_ref().filter(|_| status.state != ConnectionState::Connected);
     let told = |fault: &tsugi_protocol::answer::Fault| {
         let ended = fault.process.as_ref().map(|process| format!(" ({})", process.status)).unwrap_or_default();
         let hint = fault.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
         format!("{}{ended}{hint}", fault.message)
     };
+    // An order explains more than the fault before it.
     if status.is_held {
         return Some("it was stopped by order; calls do not start it".to_owned());
     }
@@ -164,6 +167,7 @@ fn troubles(status: &ServerStatus, catalog: Option<&Catalog>) -> Vec<ServerTroub
             ("prompts", &catalog.prompts.fault),
         ]
     });
+    // A list that failed shows its old entries, which no one would notice otherwise.
     for (list, fault) in lists.into_iter().flatten() {
         if let Some(fault) = fault {
             let text = format!("its {list} could not be listed: {}", fault.message);

@@ -32,6 +32,7 @@ impl RoutedCall {
     pub(crate) fn answer(self, mut call: Call) -> Reply {
         match self.subject {
             RoutedSubject::Same => {}
+            // Servers know their own names only.
             RoutedSubject::Own(own) => call = call.with_subject(&own),
             RoutedSubject::Reference(reference) => call.params = reference.replace_in(&call.params),
         }
@@ -55,6 +56,7 @@ pub(crate) fn route(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) 
         Method::Complete => route_completion(snapshot, call, access),
         _ => only_server(snapshot, call, access),
     }?;
+    // Calls without a tool are counted per server, so that callers cannot make labels.
     let meter = routed.meter.or_else(|| snapshot.other_meters.get(routed.server.name()).cloned());
     Ok(RoutedCall { meter, ..routed })
 }
@@ -69,6 +71,7 @@ pub(crate) fn unlisted_server(snapshot: &HubSnapshot, call: &Call, access: &Call
         let own = name.strip_prefix(server.name()).and_then(|rest| rest.strip_prefix("__"));
         own.is_some_and(|own| access.allows(server.name(), own))
     };
+    // Only prefixes are tried: without one any server could be meant.
     snapshot.servers.iter().filter(|server| !snapshot.servers_told.contains(server.name())).find(is_meant).cloned()
 }
 
@@ -143,6 +146,7 @@ fn routed_reference(
 /// Methods that say nothing about their server go to the only one there is.
 fn only_server(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
     match snapshot.servers.as_slice() {
+        // With several servers it cannot be known which one is meant.
         [only] if access.allows_some_of(only.name()) => {
             Ok(RoutedCall { server: only.clone(), subject: RoutedSubject::Same, meter: None })
         }

@@ -77,6 +77,7 @@ impl SingleServer {
     fn ask(&self, mut call: Call) -> Reply {
         let other = || self.hub.snapshot().other_meters.get(self.name()).cloned();
         let meter = match call.method {
+            // The same meter as behind `/mcp`, so that a tool has one line in the metrics.
             Method::ToolsCall => call.subject().and_then(|tool| self.entry(&tool)?.meter).or_else(other),
             Method::PromptsGet | Method::ResourcesRead | Method::Complete => other(),
             _ => None,
@@ -150,6 +151,7 @@ impl SingleServer {
     /// True when a list is given whole, as the server's catalog has it.
     fn is_whole(&self, call: &Call, is_restricted: bool) -> bool {
         let limit = self.hub.config().page;
+        // The catalog has the list serialized, so that a whole one costs no work.
         let is_small = self.server().catalog().is_some_and(|catalog| {
             let (items, bytes) = catalog.size(&call.method);
             items <= limit.items && bytes <= limit.bytes
@@ -208,6 +210,7 @@ impl SingleServer {
         let after = page::after(key, call)?;
         let is_restricted = self.is_restricted(call, access);
         let items: Vec<RawJson> = body.get(key).and_then(|items| items.to().ok()).unwrap_or_default();
+        // An entry without a name cannot be called, so it is not shown.
         let named = |item: &RawJson| Some((JsonObject::of(item)?.get_str(name)?.into_owned(), item.clone()));
         let is_shown = |(own, _): &(String, RawJson)| !is_restricted || self.allows(call, own, access);
         // A name that comes twice would lead a cursor back.
@@ -261,6 +264,7 @@ fn subject(call: &Call) -> Option<String> {
 impl Answer for SingleServer {
     fn answer(&self, call: Call) -> Reply {
         let access = self.hub.access(&call.caller);
+        // Lists and greetings are narrowed afterwards and need not wait.
         let names_something = call.method == Method::Listen || subject(&call).is_some();
         if names_something && self.is_restricted(&call, &access) && self.server().catalog().is_none() {
             return self.answer_once_listed(call, access);

@@ -130,6 +130,7 @@ pub(crate) struct HubSnapshot {
 
 fn prepare(after: Option<String>, modern: JsonObject, method: &Method) -> PreparedPage {
     let complete = CompletedResult { body: modern, era: Era::Modern, server: None };
+    // Written for both eras now, so that no list is translated per request.
     let legacy = to_legacy::result(&complete, method, ProtocolVersion::LATEST_LEGACY);
     PreparedPage { after, modern: complete.body, legacy }
 }
@@ -139,6 +140,7 @@ impl HubSnapshot {
     pub(crate) fn build(servers: &[Server], config: &HubConfig, metrics: &GatewayMetrics) -> Self {
         let known: Vec<(&Server, Arc<Catalog>)> =
             servers.iter().filter_map(|server| Some((server, server.catalog()?))).collect();
+        // Tools first: the maps below are made from them.
         let (tools, clashes) = tools(&known, config, metrics);
         let mut view = Self {
             own_tools: by_server(&tools, |entry| &entry.own),
@@ -161,6 +163,7 @@ impl HubSnapshot {
             is_complete: servers.iter().all(|server| has_told(&known, server) || has_given_up(server)),
             limit: config.page,
         };
+        // After all names are known, since pages are written from them.
         for list in ListKind::ALL {
             view.names_mut(list).freshness = freshness(&known, list);
             view.names_mut(list).pages = view.prepared(list);
@@ -188,9 +191,11 @@ impl HubSnapshot {
         call: &Call,
         permit: Option<&AccessPermit>,
     ) -> Result<CompletedResult, Fault> {
+        // A list that is read is worth keeping fresh; this only starts a fetch.
         self.servers.iter().for_each(Server::freshen);
         let era = call.meta.client.version.era();
         let after = page::after(list.key(), call)?;
+        // Most callers get bytes that were written when the snapshot was made.
         let prepared = self.names(list).pages.iter().find(|page| page.after == after);
         if let (None, Some(prepared)) = (permit, prepared) {
             let body = if era == Era::Modern { &prepared.modern } else { &prepared.legacy };
@@ -206,6 +211,7 @@ impl HubSnapshot {
         let entries = self.names(list).written(allows);
         let page = self.limit.page(list.key(), entries, after.as_deref()).ok_or_else(page::gone)?;
         let freshness = self.names(list).freshness;
+        // A list that depends on the caller must not be kept for others.
         let scope = if permit.is_some() { CacheScope::Private } else { freshness.scope };
         let body = self.write(list, &page, CacheHints { scope, ..freshness });
         Ok(CompletedResult { body, era: Era::Modern, server: None })
@@ -224,6 +230,7 @@ impl HubSnapshot {
         let bytes = |view: &HubSnapshot| -> Vec<bytes::Bytes> {
             view.names(list).pages.iter().map(|page| page.modern.bytes().clone()).collect()
         };
+        // Compared as clients see them: a change that they cannot see is not announced.
         bytes(self) != bytes(other)
     }
 
@@ -346,6 +353,7 @@ fn addresses(
     let mut names = PublicNames::default();
     for (server, catalog) in known {
         for resource in of(catalog) {
+            // Two servers with one address: each is wrapped, so that both can be read.
             let is_alone = uses.get(resource.uri()) == Some(&1);
             let (name, shown) = match is_alone {
                 true => (resource.uri().to_owned(), resource.object().raw()),

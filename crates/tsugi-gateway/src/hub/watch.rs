@@ -60,10 +60,12 @@ struct CatalogIntroductions {
 
 impl CatalogIntroductions {
     fn begin(&mut self, servers: &[Server], limit: Duration) {
+        // Reaped here, since nothing else waits for them.
         while self.tasks.try_join_next().is_some() {}
         self.begun.retain(|name, _| servers.iter().any(|server| server.name() == name));
         for server in servers.iter().filter(|server| is_unknown(server)) {
             let config = server.config().clone();
+            // A changed configuration earns another try.
             if self.begun.get(server.name()) != Some(&config) {
                 self.begun.insert(server.name().to_owned(), config);
                 let server = server.clone();
@@ -107,6 +109,7 @@ async fn next_change(changes: &mut Receiver<ServerChange>, announced: &mut Annou
                 announced.add(&change.what);
                 return true;
             }
+            // What was missed does not matter: the snapshot is built from all servers.
             Err(RecvError::Lagged(_)) => return true,
             Err(RecvError::Closed) => return false,
         }
@@ -114,6 +117,7 @@ async fn next_change(changes: &mut Receiver<ServerChange>, announced: &mut Annou
 }
 
 fn renew(view: Arc<HubSnapshot>, shared: &SnapshotFeed, announced: &AnnouncedChanges) {
+    // Swapped before the change is announced: clients read the list at once.
     let before = shared.snapshot.swap(view.clone());
     for clash in view.clashes.iter().filter(|clash| !before.clashes.contains(clash)) {
         tracing::warn!(server = %clash.server, "{}", clash.text);

@@ -109,6 +109,7 @@ impl SocketState {
 }
 
 fn write_head(parts: &http::response::Parts) -> Bytes {
+    // Enough for the headers of every stream that we have.
     let mut head = BytesMut::with_capacity(512);
     // Writing to a buffer that grows cannot fail.
     let _ = write!(head, "HTTP/1.1 {}\r\n", parts.status);

@@ -143,6 +143,7 @@ impl GatewayMetrics {
     /// Where the calls of one tool are counted.
     pub fn meter(&self, server: &str, tool: &str) -> Arc<ToolMeter> {
         let mut meters = self.meters.lock();
+        // A tool that has a line keeps it, even when the table is full.
         let is_known = meters.contains_key(&(server.to_owned(), tool.to_owned()));
         let tool = if is_known || meters.len() < TOOLS { tool } else { "other" };
         let key = (server.to_owned(), tool.to_owned());
@@ -183,6 +184,7 @@ impl GatewayMetrics {
     /// The numbers as text. What is only known when asked is given: open sessions, and the servers as control
     /// shows them.
     pub(crate) fn text(&self, sessions: usize, servers: &[Value]) -> String {
+        // Two scrapes at once would clear each other's gauges.
         let _writing = self.writing.lock();
         self.sessions.set(sessions as i64);
         self.fill(servers);
@@ -196,6 +198,7 @@ impl GatewayMetrics {
 impl GatewayMetrics {
     /// What servers themselves count. It is cleared each time, so that servers that are gone are not reported.
     fn fill(&self, servers: &[Value]) {
+        // Families keep every label set for ever otherwise.
         self.up.clear();
         self.restarts.clear();
         self.cache.clear();
@@ -248,6 +251,7 @@ impl OutcomeCounters {
             Some(Outcome::Failed(_)) => self.failed.inc(),
             None => self.cancelled.inc(),
         };
+        // A call that was given up says nothing about how long the tool takes.
         if outcome.is_some() {
             self.seconds.observe(took.as_secs_f64());
         }
@@ -265,6 +269,7 @@ impl ToolMeter {
     pub fn begin(self: Arc<Self>, call: &mut Call) -> MeteredCall {
         let subject = self.tool.clone().unwrap_or_else(|| subject_of(call));
         let mut started = CallStart::now(self.server.clone(), subject, call);
+        // Recording costs every call something, so it is off while no page is open.
         if self.recorder.is_watched() {
             call.options.timeline = Some(started.follow());
         }
@@ -317,6 +322,7 @@ impl ReplySource for MeteredReply {
 
 impl Drop for MeteredReply {
     fn drop(&mut self) {
+        // In `drop`, so that it holds for calls that are given up, too.
         self.meter.in_flight.dec();
         if let Some(started) = self.started.take() {
             self.meter.count(started, None);

@@ -71,7 +71,7 @@ impl World {
     async fn of(deny: &[&str], start: StartPolicy) -> Self {
         let (secret, key) = ApiKey::generate("ann");
         let (admin, root) = ApiKey::generate("root");
-        let key = key.with_permit(AccessPermit::new(&[], deny).unwrap());
+        let key = key.with_permit(AccessPermit::new(&["*"], deny).unwrap());
         let config = GatewayConfig { keys: vec![key, root.with_role(KeyRole::Admin)], ..GatewayConfig::on_free_port() };
         let manager = Manager::new(ManagerOptions::default());
         let ran = Ran::default();

@@ -83,7 +83,7 @@ pub(crate) fn limited(
 }
 
 fn is_everything(filter: &ToolFilter) -> bool {
-    filter.deny.is_empty() && filter.allow.iter().all(|glob| glob == "*")
+    filter.deny.is_empty() && filter.allow.iter().any(|glob| glob == "*")
 }
 
 /// A server's settings for as long as the gateway runs: it starts when the configuration says so, and is never
@@ -154,4 +154,17 @@ pub(super) fn shape(server: &ServerSettings) -> Result<Option<ServerPresentation
         let shape = tool.rename.iter().fold(shape, |shape, shown| shape.rename(own, shown));
         tool.description.iter().fold(shape, |shape, text| shape.describe(own, text))
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_allow_is_not_everything() {
+        let filter =
+            |allow: &[&str]| ToolFilter { allow: allow.iter().map(|&glob| glob.into()).collect(), deny: vec![] };
+        assert!(is_everything(&filter(&["*"])) && is_everything(&filter(&["files", "*"])));
+        assert!(!is_everything(&filter(&[])) && !is_everything(&filter(&["files"])));
+    }
 }

@@ -118,6 +118,7 @@ impl LegacySession {
             uris: BTreeSet::new(),
         };
         let state = LegacySessionState {
+            // Legacy clients get log messages without asking; `logging/setLevel` changes which.
             level: LogLevel::Info,
             uris: BTreeSet::new(),
             watch: 0,
@@ -169,6 +170,7 @@ impl LegacySession {
             // Others may watch the same: whether the server hears of it is decided where watching is counted.
             Method::ResourcesUnsubscribe => self.unsubscribe(&request),
             Method::Initialize => Err(RpcError::new(code::INVALID_REQUEST, "this session is initialized already")),
+            // Methods of the modern era do not exist in a legacy session.
             Method::Discover | Method::Listen => {
                 Err(RpcError::new(code::METHOD_NOT_FOUND, &format!("method not found: {}", request.method)))
             }
@@ -188,6 +190,7 @@ impl LegacySession {
 
     fn subscribe(&self, request: &RpcRequest) -> Result<(), RpcError> {
         let uri = uri_of(request)?;
+        // Each address is held and compared for as long as the session lives.
         if self.state.lock().uris.len() >= listen::SUBSCRIPTIONS {
             return Err(listen::too_many());
         }
@@ -204,6 +207,7 @@ impl LegacySession {
     fn change_watch(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) {
         let mut state = self.state.lock();
         if change(&mut state.uris) {
+            // The watcher sees by the number that it has to listen again.
             state.watch += 1;
             wake(state.watcher.take());
         }
@@ -219,6 +223,7 @@ impl LegacySession {
 
     fn roots_changed(&self) {
         let mut state = self.state.lock();
+        // Counted and not flagged: roots may change again while servers are being asked.
         state.roots += 1;
         wake(state.watcher.take());
     }
@@ -237,6 +242,7 @@ impl LegacySession {
     fn cancelled(&self, notification: &RpcNotification) {
         let Some(id) = notification.params_object().get("requestId").and_then(RequestId::from_raw) else { return };
         let state = self.state.lock();
+        // A client may have used the same id twice; both are meant then.
         for (_, cancel) in state.running.iter().filter(|(running, _)| *running == id) {
             cancel.set();
         }
@@ -299,6 +305,7 @@ impl LegacySession {
     pub(super) fn began(&self, id: &RequestId) -> Arc<CancelSwitch> {
         let cancel = Arc::new(CancelSwitch::default());
         let mut state = self.state.lock();
+        // The session ended between the request and this turn.
         if state.is_over {
             cancel.set();
         }

@@ -76,6 +76,7 @@ impl LegacyTurn {
     /// The next thing to send, as a poll. After a response or silence it is not polled again.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<TurnOutput> {
         let polled = self.step(context);
+        // Looked at only while waiting: an answer that is there already wins over a cancellation.
         if polled.is_pending() && self.wait(context) {
             self.withdraw();
             if let Some(message) = self.outgoing.pop_front() {
@@ -89,6 +90,7 @@ impl LegacyTurn {
 
     /// Notes that this turn waits; true when it was cancelled.
     fn wait(&mut self, context: &Context<'_>) -> bool {
+        // Made on the first wait, since most calls never wait.
         let cancel = self.cancel.get_or_insert_with(|| self.conversation.began(&self.request.id));
         cancel.register(context.waker());
         cancel.is_set()
@@ -104,6 +106,7 @@ impl LegacyTurn {
                     ReplyEvent::Note(note) => {
                         return Poll::Ready(TurnOutput::Message(notification::to_legacy(&note).to_bytes()));
                     }
+                    // Legacy clients are asked by a request of ours, while theirs stays open.
                     ReplyEvent::Done(Outcome::InputRequired(input)) => self.ask(input),
                     ReplyEvent::Done(outcome) => return Poll::Ready(self.respond(&outcome)),
                 },
@@ -182,6 +185,7 @@ impl LegacyTurn {
     fn questions(&mut self, input: InputRequired) -> Result<OpenQuestions, Fault> {
         let questions = input.questions();
         for question in &questions {
+            // All questions are checked before the first one is sent.
             let lacking =
                 self.conversation.client.capabilities.missing_for(&question.method, Some(&question.params_object()));
             if let Some(needed) = lacking {
@@ -199,6 +203,7 @@ impl LegacyTurn {
             self.outgoing.push_back(request.to_bytes());
             waiting.push_back((question, id, answer));
         }
+        // One deadline for all questions of a round: people answer them together.
         let deadline = Box::pin(tokio::time::sleep(self.conversation.answer_timeout));
         Ok(OpenQuestions {
             waiting,
@@ -213,6 +218,7 @@ impl LegacyTurn {
     /// Asks again, with the answers.
     fn retry(&mut self) {
         let TurnState::Asking(asking) = std::mem::replace(&mut self.state, TurnState::Over) else { return };
+        // Without answers the call is repeated with its state alone.
         let responses = asking.has_answers.then(|| asking.answers.finish());
         self.state = match self.conversation.call(&self.request, self.request_id.clone()) {
             Ok(call) => {
@@ -257,6 +263,7 @@ impl OpenQuestions {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         while let Some((question, _, answer)) = self.waiting.front_mut() {
             let Poll::Ready(answered) = Pin::new(answer).poll(context) else {
+                // Polled last, so that an answer that is there already counts even when it is late.
                 ready!(self.deadline.as_mut().poll(context));
                 let message = format!("the client did not answer {} in time", question.method);
                 return Poll::Ready(Err(Fault::new(FaultCode::Timeout, message)));

@@ -51,6 +51,7 @@ impl ClientSession {
         let number = self.next_stream.fetch_add(1, Ordering::Relaxed);
         let replay = Arc::new(ReplayStream::new(number, self.replay_limit, self.shelf.clone(), Some(source)));
         let mut streams = self.streams.lock();
+        // On every new stream, so that a busy session needs no sweep.
         self.thin_out(&mut streams);
         let surplus = surplus(&mut streams);
         streams.push(replay.clone());
@@ -145,6 +146,7 @@ impl ClientSessionTable {
         conversation: LegacySession,
         life: answer::SessionLifetime,
     ) -> Result<Arc<str>, HttpRefusal> {
+        // 144 bits, which base64 writes without padding.
         let random: [u8; 18] = rand::random();
         let id: Arc<str> = BASE64_URL_SAFE_NO_PAD.encode(random).into();
         let session = Arc::new(ClientSession {
@@ -161,6 +163,7 @@ impl ClientSessionTable {
             used_at: Mutex::new(Instant::now()),
         });
         let mut inner = self.inner.lock();
+        // Callers without a key share one name, so a limit per caller would lock them all out.
         if principal.is_authenticated() && inner.count_of(session.caller.principal()) >= self.limits.sessions_per_caller
         {
             return Err(too_many("this caller has too many sessions"));
@@ -201,6 +204,7 @@ impl ClientSessionTable {
 
     /// Forgets sessions that were unused for long, and streams that no client came back to.
     pub(crate) fn sweep(&self) {
+        // Copied, so that requests do not wait for the sweep.
         let sessions: Vec<(Arc<str>, Arc<ClientSession>)> = self.inner.lock().entries.clone();
         for (id, session) in sessions {
             session.forget_streams(self.limits.replay_age);
@@ -227,6 +231,7 @@ impl ClientSessionRows {
     fn remove(&mut self, id: &str) -> Option<Arc<ClientSession>> {
         let place = self.places.remove(id)?;
         let (_, session) = self.entries.swap_remove(place);
+        // `swap_remove` has put the last entry here.
         if let Some((moved, _)) = self.entries.get(place) {
             self.places.insert(moved.clone(), place);
         }

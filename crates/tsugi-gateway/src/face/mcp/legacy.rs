@@ -96,6 +96,7 @@ pub(super) async fn answer(
         MessageEffect::Answered(response) => return http::json(StatusCode::OK, ResponseBody::one(response)),
         MessageEffect::Turn(turn) => turn,
     };
+    // Some clients ask for a stream first and for JSON second.
     if http::prefers_events(&asked.parts.headers) {
         return stream(*asked, session, vec![*turn], None);
     }
@@ -128,6 +129,7 @@ async fn first(
     alarm: &CoarseTimer,
 ) -> FirstOutput {
     let Some(turn) = &mut kept.turn else { return FirstOutput::Said(TurnOutput::Silence) };
+    // Only clients of this revision know how to come back to a stream.
     if version < ProtocolVersion::V2025_11_25 {
         return FirstOutput::Said(turn.next().await);
     }
@@ -153,6 +155,7 @@ impl DetachableTurns {
 impl Drop for DetachableTurns {
     fn drop(&mut self) {
         let Some(mut turn) = self.turn.take() else { return };
+        // Nothing can fetch the answer any more.
         if turn.conversation().is_over() {
             return;
         }
@@ -171,6 +174,7 @@ fn stream(
     let is_primed = session.conversation.version() >= ProtocolVersion::V2025_11_25;
     let replay = session.open(ReplaySource::Turns(turns));
     let greeting = is_primed.then(|| event::priming(&replay.start_id(), RETRY));
+    // It was polled out of the turn already, so it has to be replayed first.
     if let Some(first) = first {
         replay.push(&first);
     }
@@ -222,6 +226,7 @@ pub(super) async fn post_batch(
             Err(_) => Err(gateway::panicked("a batch")),
         };
     }
+    // Every request of the batch was answered at once.
     let is_over = turns.is_empty();
     let replay = session.open(ReplaySource::Turns(turns));
     answers.iter().for_each(|answer| replay.push(answer));
@@ -266,6 +271,7 @@ pub(super) fn get(asked: FaceRequest<'_>, place: Option<&str>) -> Result<Respons
         return Err(HttpRefusal::new(StatusCode::NOT_ACCEPTABLE, FaultCode::InvalidRequest, message));
     }
     let session = find(&asked, place)?;
+    // After the session was found, so that an unknown session does not cost room.
     let room = asked.gateway.take_stream()?;
     let reader = match single(headers, &LAST_EVENT_ID) {
         SingleHeader::One(last) => resume(&session, last)?,
@@ -296,6 +302,7 @@ fn resume(session: &ClientSession, last: &str) -> Result<ReplayReader, HttpRefus
     let unknown =
         || HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "this stream is no longer kept");
     let replay = session.stream(stream).ok_or_else(unknown)?;
+    // The client missed changes while it was away; they are made up for before it listens again.
     if stream == session.standing.number() {
         let watch = LegacyChangeWatch::new(session.conversation.clone());
         watch.catch_up().iter().for_each(|change| replay.push(change));

@@ -56,6 +56,7 @@ pub(super) fn begin(
 /// The status of a request that was refused before any server was asked.
 fn refused_status(error: &RpcError) -> StatusCode {
     match fault::modern_status(error) {
+        // 200 is for errors of a server. Here none was asked.
         StatusCode::OK => StatusCode::BAD_REQUEST,
         status => status,
     }
@@ -74,6 +75,7 @@ fn read(
     };
     let params = params.ok_or_else(|| invalid("the parameters must be an object without duplicate keys"))?;
     let own = own.ok_or_else(|| invalid("the parameters lack _meta"))?;
+    // Proxies route by the header and we act on the body, so the two must agree.
     if own.get_str(meta::PROTOCOL_VERSION).is_some_and(|in_body| in_body.as_bytes() != version) {
         return Err(header_check::mismatch("the MCP-Protocol-Version header differs from _meta"));
     }
@@ -83,6 +85,7 @@ fn read(
     adopt_trace(headers, &mut request_meta);
     let call = Call::from(CallParts {
         method: request.method.clone(),
+        // `_meta` is carried apart and written again in the era of the server.
         params: params.without("_meta"),
         meta: request_meta,
         caller: asked.principal.caller().clone(),
@@ -145,6 +148,7 @@ pub(crate) fn refuse_gone(method: &Method) -> Result<(), RpcError> {
 /// A trace that only the headers know goes on in `_meta`, where every transport carries it.
 pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
     let Some(parent) = headers.get(&TRACEPARENT).and_then(|value| value.to_str().ok()) else { return };
+    // The body wins over the header: it comes from the client, and proxies may add headers.
     if own.rest.has("traceparent") {
         return;
     }
@@ -166,6 +170,7 @@ pub(super) async fn answer(
 ) -> Response<ResponseBody> {
     match under_way.1.next().await {
         ReplyEvent::Done(outcome) => done(&under_way.0.id, &under_way.0.method, &outcome),
+        // A notification came first, so the answer has to be a stream.
         ReplyEvent::Note(first) => {
             let (request, running) = *under_way;
             http::events(stream::CallStream::new(*asked, request, running, first))

@@ -94,11 +94,13 @@ impl ReplayStream {
     /// From now on what is left of it counts among what all sessions keep.
     fn shelve(self: &Arc<Self>) {
         let mut state = self.state.lock();
+        // Counted once, even when it ends twice.
         if state.shelved > 0 || state.is_forgotten {
             return;
         }
         let size = state.size;
         state.shelved = size;
+        // The budget may forget this very stream, which takes the same lock.
         drop(state);
         self.shelf.put(self, size);
     }
@@ -141,8 +143,10 @@ impl ReplayStream {
     /// A reader of everything after event `after`. Readers before it end.
     pub(super) fn read(self: &Arc<Self>, after: u64) -> ReplayReader {
         let mut state = self.state.lock();
+        // A reader with an older number ends when it is polled next.
         state.reader += 1;
         state.is_left = false;
+        // Wakes the reader before, so that it notices.
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -166,6 +170,7 @@ impl ReplayState {
     /// The event after this one, or the oldest that is left. They are numbered without gaps.
     fn after(&self, number: u64) -> Option<&(u64, Bytes)> {
         let (first, _) = self.events.front()?;
+        // Numbers have no gaps, so the place follows from the first one.
         self.events.get((number + 1).saturating_sub(*first) as usize)
     }
 
@@ -220,6 +225,7 @@ fn poll_turns(turns: &mut Vec<LegacyTurn>, context: &mut Context<'_>) -> Poll<Op
             Poll::Pending => {}
             Poll::Ready(TurnOutput::Message(message)) => return Poll::Ready(Some(message)),
             Poll::Ready(TurnOutput::Response(response)) => {
+                // Order among turns does not matter: each response names its request.
                 turns.swap_remove(index);
                 return Poll::Ready(Some(response.into_bytes()));
             }

@@ -81,6 +81,7 @@ impl RestCall {
 
     /// A call whose arguments are the whole body.
     pub(crate) fn of((server, tool): (String, String), bytes: Bytes) -> Result<Self, Fault> {
+        // A tool without arguments may be called with an empty body.
         let input = if bytes.is_empty() { JsonObject::empty() } else { object(bytes)? };
         let (server, input) = (Some(server), Some(input.raw()));
         Ok(Self { server, tool, input, responses: None, state: None, answer_at: AnswerAt::Operation })
@@ -90,6 +91,7 @@ impl RestCall {
     pub(crate) fn again((server, tool): (String, String), bytes: Bytes) -> Result<Self, Fault> {
         let again = Self::with_answers(Some(server), tool, &object(bytes)?, AnswerAt::Operation)?;
         match (&again.responses, &again.state) {
+            // Without either it would be a new call, and the tool would ask again.
             (None, None) => Err(invalid("`inputResponses` and `requestState` are missing")),
             _ => Ok(again),
         }
@@ -119,15 +121,18 @@ impl RestCall {
             Err(fault) => {
                 let mut call = Call::tool(&self.tool, None).from_caller(caller.clone());
                 call.options = asked.options("rest");
+                // No server is asked, so that no layer below counts it.
                 asked.gateway.metrics().refuse(&call, &fault);
                 return RestOutcome::Failed(RestFault::from(&fault));
             }
         };
+        // Servers may reject a call without `arguments`.
         let empty = RawJson::literal("{}");
         let mut call = Call::tool(&found.name, Some(self.input.as_ref().unwrap_or(&empty))).from_caller(caller.clone());
         call.meta = RequestMeta::of_client(profile());
         adopt_trace(&asked.parts.headers, &mut call.meta);
         call.options = asked.options("rest");
+        // The same call again, with the answers to what the tool asked.
         if self.responses.is_some() || self.state.is_some() {
             call = call.retry_with(self.responses.as_ref(), self.state.as_deref());
         }
