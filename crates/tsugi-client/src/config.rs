@@ -59,6 +59,8 @@ pub struct ManagerOptions {
     /// one, and connected again when it is called. `None` means no limit besides each server's. Servers inside this
     /// process do not count.
     pub max_connections: Option<usize>,
+    /// Whether servers' standard error and messages are logged, with secrets masked.
+    pub debug: bool,
     /// A program's own checks before tools are called.
     pub checks: CallChecks,
 }
@@ -81,6 +83,7 @@ impl Default for ManagerOptions {
             sealer: Arc::new(StateSealer::random()),
             limit: None,
             max_connections: None,
+            debug: false,
             checks: CallChecks::default(),
         }
     }

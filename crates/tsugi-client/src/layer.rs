@@ -8,6 +8,7 @@ pub(crate) mod breaker;
 pub(crate) mod cache;
 pub(crate) mod can_execute;
 pub(crate) mod deadline;
+pub(crate) mod debug;
 pub(crate) mod limit;
 pub(crate) mod retry;
 pub(crate) mod trace;

@@ -12,6 +12,7 @@ use crate::layer::breaker::{BreakerLayer, CircuitBreaker};
 use crate::layer::cache::{CacheLayer, CacheSelection, CacheStore};
 use crate::layer::can_execute::CanExecuteLayer;
 use crate::layer::deadline::{DeadlineLayer, DeadlineLimits};
+use crate::layer::debug::DebugLayer;
 use crate::layer::limit::{ConcurrencyGate, LimitLayer};
 use crate::layer::retry::RetryLayer;
 use crate::layer::trace::TraceLayer;
@@ -58,6 +59,7 @@ pub(crate) fn build(
     list: Option<ListSource>,
 ) -> Arc<dyn Answer> {
     let name: Arc<str> = config.name.as_str().into();
+    let server = debugged(server, config, options);
     let limits = DeadlineLimits::of(config, options);
     let repeats_timeouts = config.retry.as_ref().is_some_and(RetryPolicy::repeats_timeouts);
     let (each, limits) = match repeats_timeouts {
@@ -106,8 +108,18 @@ fn repeated(
 /// The layers for our own questions, such as lists: *trace* → *deadline* → connection.
 pub(crate) fn plain(connection: impl Answer + 'static, config: &ServerConfig, options: &ManagerOptions) -> impl Answer {
     let limits = DeadlineLimits::of(config, options);
-    let deadline = DeadlineLayer::new(Arc::new(connection), config.name.as_str().into(), Some(limits), None);
+    let deadline = DeadlineLayer::new(
+        debugged(Arc::new(connection), config, options),
+        config.name.as_str().into(),
+        Some(limits),
+        None,
+    );
     TraceLayer::new(Boxed(deadline), config)
+}
+
+/// With `options.debug`, logs what passes.
+fn debugged(server: Arc<dyn Answer>, config: &ServerConfig, options: &ManagerOptions) -> Arc<dyn Answer> {
+    if options.debug { Arc::new(DebugLayer::new(server, config)) } else { server }
 }
 
 /// How results are kept: a single tool may want that where its server does not.

@@ -17,7 +17,7 @@ use tsugi_client::seal::StateSealer;
 use tsugi_client::{Manager, ManagerOptions, Server, ServerConfig};
 use tsugi_process::SecretMask;
 use tsugi_protocol::answer::Fault;
-use tsugi_protocol::json::{JsonObject, RawJson};
+use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile};
 
 use crate::builtin::pm::PmBoards;
@@ -55,14 +55,19 @@ pub(crate) struct App {
     pub(crate) context: LaunchContext,
     /// Made when servers are started, and stopped at the end in any case.
     manager: OnceLock<Manager>,
-    /// How long a server may take to be ready, where the command line says it.
-    patience: OnceLock<Duration>,
-    /// What servers hear that ask for roots before anything is called, where the command line says it.
-    roots: OnceLock<RawJson>,
     /// Whether it runs until someone ends it.
     is_service: bool,
     /// The project servers among the built-in ones.
     pub(crate) boards: Arc<PmBoards>,
+}
+
+/// What a command line adds to how servers are started.
+#[derive(Debug, Default)]
+pub(crate) struct StartOptions {
+    /// How long every server may take to be ready.
+    pub(crate) handshake_timeout: Option<Duration>,
+    /// The directories for servers that ask for roots.
+    pub(crate) roots: Vec<PathBuf>,
 }
 
 /// The servers that a command works with.
@@ -81,8 +86,8 @@ pub(crate) async fn run(cli: CommandLine) -> CommandExit {
     };
     let output = CommandOutput::of_process(cli.command.form(), &surroundings.environment);
     let is_service = cli.command.is_service();
-    let (manager, patience, roots, boards) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), Arc::default());
-    let app = App { output, common: cli.common, context: surroundings, manager, patience, roots, is_service, boards };
+    let (manager, boards) = (OnceLock::new(), Arc::default());
+    let app = App { output, common: cli.common, context: surroundings, manager, is_service, boards };
     let mut interrupts = match InterruptSignals::listen() {
         Ok(interrupts) => interrupts,
         Err(error) => return cannot_start(&error),
@@ -153,22 +158,22 @@ impl App {
         Ok(())
     }
 
-    /// Starts these servers, in parallel; does not wait for them.
-    pub(crate) fn start(&self, settings: &CheckedSettings, wanted: &[&ServerSettings]) -> CommandServers {
-        self.start_as(settings, wanted, profile(false))
-    }
-
-    /// Starts these servers under a profile: who asks, and what may be asked back.
-    pub(crate) fn start_as(
+    /// Starts these servers, in parallel, and does not wait for them.
+    pub(crate) fn start(
         &self,
         settings: &CheckedSettings,
         wanted: &[&ServerSettings],
-        profile: Arc<ClientProfile>,
+        options: &StartOptions,
     ) -> CommandServers {
-        let manager = self.manager(settings, profile);
+        let profile = profile(!options.roots.is_empty());
+        let manager = self.manager.get_or_init(|| Manager::new(self.options(settings, profile, options)));
         let mut started = CommandServers::default();
         for server in wanted {
-            let config = self.server_config(settings, server);
+            let mut config = self.server_config(settings, server);
+            if let (Ok(config), Some(_)) = (&mut config, options.handshake_timeout) {
+                // A limit on the command line is for every server, however long its entry allows.
+                config.handshake_timeout = None;
+            }
             match config.and_then(|config| manager.register(config)) {
                 Ok(server) => started.servers.push(server),
                 Err(fault) => started.failed.push(fault),
@@ -177,9 +182,9 @@ impl App {
         started
     }
 
-    /// The manager of this run, without servers the first time it is asked for.
+    /// The manager of this run, without servers on first use.
     pub(crate) fn manager(&self, settings: &CheckedSettings, profile: Arc<ClientProfile>) -> &Manager {
-        self.manager.get_or_init(|| Manager::new(self.options(settings, profile)))
+        self.manager.get_or_init(|| Manager::new(self.options(settings, profile, &StartOptions::default())))
     }
 
     /// The library's settings for a server.
@@ -189,10 +194,7 @@ impl App {
         server: &ServerSettings,
     ) -> Result<ServerConfig, Fault> {
         let redact = SecretMask::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
-        let config = server::config(server, redact, &self.boards).map_err(|fault| fault.on_server(&server.name))?;
-        // Who says how long it may take means every server.
-        let handshake_timeout = config.handshake_timeout.filter(|_| self.patience.get().is_none());
-        Ok(ServerConfig { handshake_timeout, ..config })
+        server::config(server, redact, &self.boards).map_err(|fault| fault.on_server(&server.name))
     }
 
     /// Where the keys of callers are kept; nowhere without a state directory.
@@ -200,7 +202,7 @@ impl App {
         self.state_directory().map(|directory| KeyFile::in_directory(&directory))
     }
 
-    fn options(&self, settings: &CheckedSettings, profile: Arc<ClientProfile>) -> ManagerOptions {
+    fn options(&self, settings: &CheckedSettings, profile: Arc<ClientProfile>, start: &StartOptions) -> ManagerOptions {
         ManagerOptions {
             max_parallel: settings.options.max_parallel,
             limit: Some(LimitPolicy { in_flight: settings.options.max_in_flight, ..LimitPolicy::default() }),
@@ -210,9 +212,10 @@ impl App {
             // `maxTimeout` is told to each server, so that a reload which takes it out of `options` takes it from them.
             state_dir: self.state_directory(),
             profile,
-            roots: self.roots.get().cloned(),
+            roots: (!start.roots.is_empty()).then(|| interactive_call::roots(&start.roots)),
             sealer: sealer(settings.gateway.seal_key.as_ref()),
-            handshake_timeout: self.patience.get().copied().unwrap_or(ManagerOptions::default().handshake_timeout),
+            handshake_timeout: start.handshake_timeout.unwrap_or(ManagerOptions::default().handshake_timeout),
+            debug: settings.options.debug,
             ..ManagerOptions::default()
         }
     }
@@ -230,18 +233,6 @@ impl App {
     /// The names of `--server`; a server on the spot took its name from there already.
     pub(crate) fn chosen(&self, loaded: &LoadedConfig) -> &[String] {
         if loaded.origin == ConfigOrigin::AdHoc { &[] } else { &self.common.servers }
-    }
-
-    /// Sets how long a server may take to be ready; before any is started.
-    pub(crate) fn set_patience(&self, patience: Duration) {
-        let _ = self.patience.set(patience);
-    }
-
-    /// Sets the directories that servers are told; before any is started.
-    pub(crate) fn set_roots(&self, roots: &[PathBuf]) {
-        if !roots.is_empty() {
-            let _ = self.roots.set(interactive_call::roots(roots));
-        }
     }
 
     /// How long to wait for a server to be ready: a little longer than it may take, so that what is wrong with it is

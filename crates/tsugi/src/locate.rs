@@ -1,4 +1,4 @@
-//! Finds the one server that has a tool or a prompt, starting no more servers than that takes.
+//! Locates the server that has a tool or a prompt, and starts no more servers than needed.
 
 mod reach;
 
@@ -7,31 +7,29 @@ use std::sync::Arc;
 
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
-use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::answer::FaultCode;
 use tsugi_schema::tool_name::{NameMap, ToolNaming, ToolTarget};
 
-use crate::app::{App, is_shown_as, named, own_name, profile, select, shown_name};
+use crate::app::{App, StartOptions, is_shown_as, named, own_name, select, shown_name};
 use crate::config::key::nearest;
 use crate::config::layer::LoadedConfig;
-use crate::failure::{CommandFailure, warning};
+use crate::failure::CommandFailure;
+use crate::report;
 
 pub(crate) use reach::{ReachedServer, reach, reach_all};
 
-/// A server with what it offers.
 type ReadyServer = (Server, Arc<Catalog>);
 
-/// What kind of thing is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfferKind {
     Tool,
     Prompt,
 }
 
-/// A server that has it, with its catalog.
 pub(crate) struct LocatedOffer {
     pub(crate) server: Server,
     pub(crate) catalog: Arc<Catalog>,
-    /// The server's own name for it.
+    /// The server's own name for the tool or prompt.
     pub(crate) name: String,
 }
 
@@ -43,7 +41,7 @@ impl OfferKind {
         }
     }
 
-    /// The names under which a server's things are shown, each with the server's own name for it.
+    /// The shown names of a server's tools or prompts, each with the server's own name.
     fn names(self, loaded: &LoadedConfig, (server, catalog): &ReadyServer) -> Vec<(String, String)> {
         let both = |shown: &str, own: &str| (shown.to_owned(), own.to_owned());
         match self {
@@ -57,7 +55,7 @@ impl OfferKind {
         }
     }
 
-    /// The server's own name for what is asked for, where it shows it under this name.
+    /// The server's own name for the tool or prompt that is shown as `word`.
     fn shown_in(self, loaded: &LoadedConfig, server: &str, catalog: &Catalog, word: &str) -> Option<String> {
         match self {
             OfferKind::Tool => {
@@ -71,7 +69,7 @@ impl OfferKind {
         }
     }
 
-    /// The same for a thing that is not shown, or under another name: asking for it is then answered with why.
+    /// The same for one that is hidden or renamed. Calling it is then refused with the reason.
     fn hidden_in(self, loaded: &LoadedConfig, (server, catalog): &ReadyServer, word: &str) -> Option<String> {
         match self {
             OfferKind::Tool => own_name(loaded, server.name(), catalog, word),
@@ -85,13 +83,13 @@ impl LocatedOffer {
         LocatedOffer { server, catalog, name: name.to_owned() }
     }
 
-    /// The server's name and its own name for the thing.
+    /// `server/name`, for messages.
     pub(crate) fn subject(&self) -> String {
         format!("{}/{}", self.server.name(), self.name)
     }
 }
 
-/// Splits `server/name`, and `server__name` as models see it, where the left side is a configured server.
+/// Splits `server/name`, or `server__name` as models see it, if the left side is a configured server.
 pub(crate) fn split_server_name<'a>(word: &'a str, loaded: &LoadedConfig) -> (Option<&'a str>, &'a str) {
     let is_server = |name: &str| loaded.settings.servers.iter().any(|server| server.name == name);
     let parts = [word.split_once('/'), word.split_once("__")];
@@ -101,7 +99,7 @@ pub(crate) fn split_server_name<'a>(word: &'a str, loaded: &LoadedConfig) -> (Op
     }
 }
 
-/// Finds the server that has `word`, which may name it. Starts only that one, or all where it is not named.
+/// Finds the server that has `word`. Starts only the server that `word` names, or all if it names none.
 pub(crate) async fn locate(
     app: &App,
     loaded: &LoadedConfig,
@@ -114,8 +112,8 @@ pub(crate) async fn locate(
         Some(server) => vec![named(loaded, server)?],
         None => select(loaded, app.chosen(loaded))?,
     };
-    app.set_roots(roots);
-    let started = app.start_as(&loaded.settings, &wanted, profile(!roots.is_empty()));
+    let options = StartOptions { roots: roots.to_vec(), ..StartOptions::default() };
+    let started = app.start(&loaded.settings, &wanted, &options);
     let is_shown = |server: &str, catalog: &Catalog| thing.shown_in(loaded, server, catalog, name).is_some();
     let reached = reach(app, started.servers, is_shown).await;
     let (mut ready, mut late, mut faults) = (Vec::new(), Vec::new(), started.failed);
@@ -123,7 +121,7 @@ pub(crate) async fn locate(
         match one.catalog {
             Ok(catalog) => ready.push((one.server, catalog)),
             Err(fault) => {
-                // What is not up yet may have it too, as far as is remembered.
+                // A server that is not up yet may have it too, according to its remembered catalog.
                 let remembered = one.server.catalog().filter(|_| fault.code == FaultCode::Timeout);
                 late.extend(remembered.map(|catalog| (one.server, catalog)));
                 faults.push(fault);
@@ -133,23 +131,22 @@ pub(crate) async fn locate(
     let found = OfferSearch { loaded, thing, name, ready: &ready, late: &late }.choose(!faults.is_empty());
     let is_alone = ready.is_empty() && faults.len() == 1;
     match (found, faults.pop()) {
-        // What is wrong with the only server says more than that it has no such tool.
+        // The failure of the only server explains more than "no such tool".
         (Err(_), Some(fault)) if is_alone => Err(fault.into()),
         (found, fault) => {
             faults.extend(fault);
-            warn_all(app, &faults);
+            report::warn_all(&app.output, &faults);
             found
         }
     }
 }
 
-/// What is looked for among which servers.
 struct OfferSearch<'a> {
     loaded: &'a LoadedConfig,
     thing: OfferKind,
     name: &'a str,
     ready: &'a [ReadyServer],
-    /// Servers that are not up yet, with what they had the last time.
+    /// Servers that are not up yet, with their remembered catalogs.
     late: &'a [ReadyServer],
 }
 
@@ -173,7 +170,7 @@ impl OfferSearch<'_> {
         self.ready.iter().filter_map(|one| Some((one, own(one)?))).collect()
     }
 
-    /// A name as `tsugi tools --for` gives it to a model: made safe, perhaps shortened.
+    /// A name as `tsugi tools --for` gives it to a model: sanitized, perhaps shortened.
     fn by_public_name(&self) -> Option<LocatedOffer> {
         let targets = || {
             let of = |one: &ReadyServer| {
@@ -201,19 +198,19 @@ impl OfferSearch<'_> {
         }
         match self.near() {
             Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
-            None if has_faults => failure.with_hint("perhaps a server that could not be reached has it"),
+            None if has_faults => failure.with_hint("a server that could not be reached may have it"),
             None => failure.with_hint(format!("`tsugi {word}s` lists them")),
         }
     }
 
-    /// Where the name is a server's: something of it, as it would be named.
+    /// If the name is a server's: one of its tools, with its full name.
     fn of_server(&self) -> Option<String> {
         let one = self.ready.iter().find(|(server, _)| server.name() == self.name)?;
         let (shown, _) = self.thing.names(self.loaded, one).into_iter().next()?;
         Some(format!("{}/{shown}", self.name))
     }
 
-    /// What was perhaps meant, with its server: by its own name, or by both where both were given.
+    /// The most similar name, with its server.
     fn near(&self) -> Option<String> {
         let shown = |one: &ReadyServer| self.thing.names(self.loaded, one).into_iter().map(|(shown, _)| shown);
         let full = |one: &ReadyServer| shown(one).map(|name| format!("{}/{name}", one.0.name())).collect::<Vec<_>>();
@@ -227,7 +224,7 @@ impl OfferSearch<'_> {
         })
     }
 
-    /// Whether a server that is not up yet had it the last time.
+    /// Whether the remembered catalog of a pending server has it.
     fn is_elsewhere_too(&self) -> bool {
         self.late.iter().any(|(server, catalog)| self.is_shown_by(server, catalog))
     }
@@ -242,12 +239,5 @@ impl OfferSearch<'_> {
         let (word, name) = (self.thing.word(), self.name);
         CommandFailure::usage(format!("several servers have a {word} named `{name}`: {}", names.join(", ")))
             .with_hint(format!("name the server: `{}/{name}`", names[0]))
-    }
-}
-
-/// Says which servers could not be asked.
-pub(crate) fn warn_all(app: &App, faults: &[Fault]) {
-    for fault in faults {
-        app.output.message(|paint| warning(fault, paint));
     }
 }

@@ -1,4 +1,4 @@
-//! Where log lines go, which, and in which form: to stderr, from warnings on, more with `-v`, or as `TSUGI_LOG` says.
+//! The log on stderr: warnings by default, more with `-v`, or as `TSUGI_LOG` sets it.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -10,47 +10,45 @@ use crate::cli::CommandLine;
 use crate::config::env::{TSUGI_LOG, TSUGI_LOG_FORMAT};
 use crate::lossy_stderr::LossyStderr;
 
-/// What a log line looks like: words for people, or one JSON object for programs.
-// The variants are not documented singly: clap would then print the help of every command in its long form.
+/// Text for people, or one JSON object per line for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     Text,
     Json,
 }
 
-/// Starts the log of this process.
 pub(crate) fn start(cli: &CommandLine) {
     let common = &cli.common;
     let filter = EnvFilter::try_from_env(TSUGI_LOG.name)
         .unwrap_or_else(|_| EnvFilter::new(level(common.quiet, common.verbose, cli.command.is_service())));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // A call never waits for whoever reads the log.
+        // A full pipe must not block a call.
         .with_writer(|| LossyStderr::new(Duration::ZERO))
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());
     match format(common.log_format, std::env::var(TSUGI_LOG_FORMAT.name).ok().as_deref()) {
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
-        // Whoever reads the log of a service reads it later; a command's lines are about now.
+        // A service's log is read later, so its lines need times; a command's lines are read at once.
         LogFormat::Text if cli.command.is_service() || common.verbose > 1 => lines.init(),
         LogFormat::Text => lines.without_time().compact().init(),
     }
 }
 
-/// The flag, then the variable, then lines for people.
+/// The flag, then the variable, then text.
 fn format(flag: Option<LogFormat>, variable: Option<&str>) -> LogFormat {
     let of_variable = || variable.and_then(|word| LogFormat::from_str(word, true).ok());
     flag.or_else(of_variable).unwrap_or(LogFormat::Text)
 }
 
-/// Commands report failing servers themselves, with hints; the library's own lines would repeat them. A gateway shows
-/// what happens to its servers (`tsugi_lifecycle`) and values that do not fit a schema (`tsugi_checking`), since
-/// nothing else reports them.
+/// Commands report failing servers themselves, with hints, so the library's warnings would repeat them. A service also
+/// logs schema violations (`tsugi_checking`) and every start, stop and crash of a server (`tsugi_lifecycle`), which
+/// nothing else reports. `tsugi_debug` has lines only with `options.debug`.
 fn level(is_quiet: bool, verbose: u8, is_service: bool) -> &'static str {
     match (is_quiet, verbose) {
         (true, _) => "error",
-        (false, 0) if is_service => "warn,tsugi_client=error,tsugi_lifecycle=info",
-        (false, 0) => "warn,tsugi_client=error,tsugi_checking=error,tsugi_lifecycle=off",
+        (false, 0) if is_service => "warn,tsugi_client=error,tsugi_lifecycle=info,tsugi_debug=info",
+        (false, 0) => "warn,tsugi_client=error,tsugi_checking=error,tsugi_lifecycle=off,tsugi_debug=info",
         (false, 1) => "info",
         (false, _) => "debug",
     }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::layer::debug::follow_stderr;
+
 use super::{Instance, ProcessRecord, Server};
 
 /// Lines kept of processes that have ended.
@@ -39,6 +41,9 @@ impl Instance {
     /// A process begins, where the wire has one; what its predecessor said is kept.
     pub(super) fn begin_log(&self, newest: Option<ProcessRecord>) {
         let newest = newest.map(Arc::new);
+        if let Some(process) = newest.as_ref().filter(|_| self.context.options.debug) {
+            follow_stderr(self.context.server.clone(), &process.stderr);
+        }
         let old = self.process.swap(newest.clone());
         if let (Some(old), Some(new)) = (old, newest) {
             self.past_output.replaced(&old, &new);

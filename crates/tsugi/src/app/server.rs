@@ -52,7 +52,7 @@ pub(super) fn config(server: &ServerSettings, redact: SecretMask, boards: &PmBoa
         instances: policy::instances(server.instances),
         max_connections: server.max_connections,
         idle_timeout: server.idle_timeout,
-        handshake_timeout: server.package_runner().map(|_| DOWNLOAD),
+        handshake_timeout: server.package_runner().filter(|_| server.offline_runner().is_none()).map(|_| DOWNLOAD),
         ..ServerConfig::new(&server.name, target(&server.name, &server.target, boards)?)
     })
 }

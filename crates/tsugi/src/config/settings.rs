@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
-use tsugi_process::SandboxPolicy;
+use tsugi_process::{NetworkAccess, SandboxPolicy};
 use url::Url;
 
 use super::secret::{MaskedText, Secret};
@@ -267,6 +267,7 @@ pub(crate) struct OptionSettings {
     pub(crate) retry: RetrySettings,
     pub(crate) cache: CacheSettings,
     pub(crate) validate: ValidateSettings,
+    pub(crate) debug: bool,
     pub(crate) naming: Naming,
 }
 
@@ -367,6 +368,13 @@ impl ServerSettings {
         let program = command.program.expose();
         let name = program.rsplit('/').next().unwrap_or_default();
         PACKAGE_RUNNERS.into_iter().find(|runner| *runner == name)
+    }
+
+    /// The package runner, if its sandbox allows no network: it cannot download anything then.
+    pub(crate) fn offline_runner(&self) -> Option<&'static str> {
+        let ServerTarget::Command(command) = &self.target else { return None };
+        let is_offline = command.sandbox.rules().is_some_and(|rules| rules.net != NetworkAccess::All);
+        self.package_runner().filter(|_| is_offline)
     }
 
     /// What it is, as far as it may be shown.

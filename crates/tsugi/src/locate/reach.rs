@@ -1,4 +1,4 @@
-//! Waits for servers, all at once: one that fails or hangs takes nothing from the others.
+//! Waits for servers in parallel: one that fails or hangs does not affect the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::{Instant, timeout_at};
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::ConnectionState;
-use tsugi_protocol::answer::{CallStage, Fault, FaultCode, SentState};
+use tsugi_protocol::answer::{CallStage, Fault, FaultCode, FaultReason, SentState};
 
-use super::{ReadyServer, warn_all};
-use crate::app::{App, select};
+use super::ReadyServer;
+use crate::app::{App, StartOptions, select};
 use crate::config::layer::LoadedConfig;
 use crate::failure::CommandFailure;
 use crate::output::progress::ProgressLine;
@@ -23,7 +23,6 @@ use crate::report::{self, exit::CommandExit};
 /// up the others.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A server that answered, or did not.
 pub(crate) struct ReachedServer {
     pub(crate) server: Server,
     pub(crate) catalog: Result<Arc<Catalog>, Fault>,
@@ -75,7 +74,7 @@ pub(crate) async fn reach(
     servers.into_iter().zip(arrivals).map(finish).collect()
 }
 
-/// The catalog, or what was wrong with the first attempt: the server may try on, but a person waits for word.
+/// The catalog, or the fault of the first attempt. The server keeps trying, but a person is waiting.
 async fn first_try(server: &Server, patience: Duration) -> Result<Arc<Catalog>, Fault> {
     tokio::select! {
         biased;
@@ -117,14 +116,14 @@ fn show_waiting(progress: &ProgressLine, servers: &[Server], arrivals: &[Connect
     progress.report(done, None, Some(&format!("waiting for {}", names.join(", "))));
 }
 
-/// One that others did not wait for.
+/// The fault of a server that was not waited for.
 fn late_fault(server: &Server) -> Fault {
     let message = format!("still {} and not waited for any longer", server.status().state);
     let fault = Fault::new(FaultCode::Timeout, message).at(CallStage::Connect).sent(SentState::NotSent);
-    fault.on_server(server.name()).with_hint("name the server you want, to wait for no other")
+    fault.on_server(server.name()).with_hint("name the server to wait for it alone")
 }
 
-/// What is wrong rather than that something is; and a server that runs and says nothing deserves a hint too.
+/// Unwraps "not running" to its cause, and adds a hint for a server that runs but is silent.
 fn with_silence_hint(server: &Server, fault: Fault) -> Fault {
     let fault = match fault.cause {
         Some(cause) if fault.code == FaultCode::ServerNotRunning => *cause,
@@ -132,14 +131,15 @@ fn with_silence_hint(server: &Server, fault: Fault) -> Fault {
     };
     let is_first = fault.hint.is_none() && fault.process.is_none() && fault.cause.is_none();
     let is_silent = is_first && server.status().state == ConnectionState::Initializing;
-    if is_silent { fault.with_hint("it runs, but does not answer: does it speak MCP?") } else { fault }
+    if is_silent { fault.with_hint("it runs but does not answer: does it speak MCP?") } else { fault }
 }
 
-/// Who says more about a program that is not there: where it was looked for, and how to get it. A server on the spot
-/// has no name that could be given to the doctor.
+/// Refers to the doctor for a missing program: it shows where it was searched and how to get it. An ad-hoc server has
+/// no name that the doctor could be given.
 fn with_doctor_hint(app: &App, mut fault: Fault) -> Fault {
+    let reason = fault.root_reason();
     if let (Some(server), Some(hint)) = (&fault.server, &mut fault.hint)
-        && fault.message.contains("program not found")
+        && reason == Some(FaultReason::ProgramNotFound)
         && app.common.command.is_none()
     {
         hint.push_str(&format!("; `tsugi doctor {server}` says more"));
@@ -147,15 +147,15 @@ fn with_doctor_hint(app: &App, mut fault: Fault) -> Fault {
     fault
 }
 
-/// Starts the servers that are wanted, for commands that list: once `is_enough` holds for one, the others have only
-/// [`GRACE`] left. Failures are told; the exit code says whether there were any.
+/// Starts the selected servers for commands that list, and waits as [`reach`] does. Failures are reported, and the exit
+/// code shows whether there were any.
 pub(crate) async fn reach_all(
     app: &App,
     loaded: &LoadedConfig,
     is_enough: impl Fn(&Catalog) -> bool,
 ) -> Result<(Vec<ReadyServer>, CommandExit), CommandFailure> {
     let wanted = select(loaded, app.chosen(loaded))?;
-    let started = app.start(&loaded.settings, &wanted);
+    let started = app.start(&loaded.settings, &wanted, &StartOptions::default());
     let (mut ready, mut faults) = (Vec::new(), started.failed);
     for one in reach(app, started.servers, |_, catalog| is_enough(catalog)).await {
         match one.catalog {
@@ -171,6 +171,6 @@ pub(crate) async fn reach_all(
         faults.iter().for_each(|fault| app.output.message(|paint| report::fault(fault, paint)));
         return Err(CommandFailure::Reported(exit));
     }
-    warn_all(app, &faults);
+    report::warn_all(&app.output, &faults);
     Ok((ready, exit))
 }

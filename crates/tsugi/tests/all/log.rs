@@ -37,6 +37,25 @@ fn every_line_of_a_service_says_when() {
 }
 
 #[test]
+fn debug_logs_standard_error_and_messages_without_secrets() {
+    let world = World::new();
+    let far = world.entry("far");
+    let (program, args) =
+        far.split_once("command: ").unwrap().1.trim_end_matches("]}").split_once(", args: [").unwrap();
+    let script = format!("echo \"begins with $$API_TOKEN\" >&2; exec {program} {}", args.replace(", ", " "));
+    let entry = format!("{{name: far, command: sh, args: [-c, {}], env: {{API_TOKEN: canary-7}}}}", json!(script));
+    for debug in [true, false] {
+        world.write("tsugi.yaml", &format!("options: {{debug: {debug}}}\nservers: [{entry}]\n"));
+        let output = world.run(&["call", "far/echo", "message=say canary-7"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let lines = ["begins with [redacted]", "tools/call", "say [redacted]"];
+        assert_eq!(lines.map(|line| said.contains(line)), [debug; 3], "{said}");
+        assert!(!said.contains("canary-7"), "{said}");
+    }
+}
+
+#[test]
 fn programs_read_one_object_per_line_and_find_a_call_by_its_request() {
     for (args, variable) in [(&["-v", "--log-format", "json"][..], ""), (&["-v"], "json")] {
         let world = World::new();

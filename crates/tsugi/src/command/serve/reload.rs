@@ -1,4 +1,4 @@
-//! Another configuration for a running gateway: built, made ready, swapped in, and the old one drained; or nothing.
+//! Reload: build the new configuration, start its servers, swap, drain the old ones; or change nothing.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -18,10 +18,9 @@ use crate::config::watch::ConfigChange;
 use crate::failure::CommandFailure;
 use crate::report;
 
-/// Settings whose servers are being made ready.
 pub(super) type PendingReload = BoxFuture<'static, PreparedReload>;
 
-/// Settings that can be taken over, or why they cannot.
+/// Settings whose servers are ready, or why they are not.
 pub(super) struct PreparedReload {
     loaded: LoadedConfig,
     hub: HubConfig,
@@ -29,7 +28,7 @@ pub(super) struct PreparedReload {
     verdict: Result<(), Fault>,
 }
 
-/// Waits for settings that are being made ready, if there are any. Safe to drop.
+/// Waits for the pending reload, if there is one. Cancel-safe.
 pub(super) async fn next(coming: &mut Option<PendingReload>) -> PreparedReload {
     let Some(waiting) = coming else { return std::future::pending().await };
     let ready = waiting.await;
@@ -38,7 +37,7 @@ pub(super) async fn next(coming: &mut Option<PendingReload>) -> PreparedReload {
 }
 
 impl RunningGateway<'_> {
-    /// Someone asked to read the file again.
+    /// SIGHUP: reads the file again.
     pub(super) fn reread(&mut self, source: &mut ConfigSource) {
         match (source.reread(), self.refused.take()) {
             (Some(change), _) => self.take(change),
@@ -46,12 +45,12 @@ impl RunningGateway<'_> {
                 let begun = self.begin(loaded);
                 self.tell_if_refused(begun);
             }
-            (None, None) => self.app.output.message(|paint| paint.faint("the configuration is as it was")),
+            (None, None) => self.app.output.message(|paint| paint.faint("the configuration has not changed")),
         }
         self.replace_keys();
     }
 
-    /// The new settings, if they can be used; otherwise everything stays as it is.
+    /// Begins to apply a change. Unusable settings change nothing.
     pub(super) fn take(&mut self, change: ConfigChange) {
         let begun = match change {
             ConfigChange::Changed(resolved) => {
@@ -76,7 +75,7 @@ impl RunningGateway<'_> {
         }
     }
 
-    /// Starts what is new beside what there is. Settings that were still coming are forgotten, with their servers.
+    /// Starts new servers beside the running ones. A pending reload is dropped with its servers.
     fn begin(&mut self, loaded: LoadedConfig) -> Result<(), CommandFailure> {
         self.coming = None;
         let plan = GatewayPlan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
@@ -179,6 +178,7 @@ fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec
         ("gateway.metrics", before.metrics != after.metrics),
         ("options.maxParallel", old.options.max_parallel != new.options.max_parallel),
         ("options.maxInFlight", old.options.max_in_flight != new.options.max_in_flight),
+        ("options.debug", old.options.debug != new.options.debug),
         ("options.maxConnections", old.options.max_connections != new.options.max_connections),
         ("options.inputPatience", old.options.input_patience != new.options.input_patience),
     ];

@@ -22,5 +22,6 @@ keys! {
     RETRY = "retryPolicy", "map", "", "When and how a call is tried again.";
     CACHE = "cache", "`on`, `off`, or map", "off", "Whether results of read-only tools are kept. What else happens to the data meanwhile is not noticed.";
     VALIDATE = "validate", "`off`, `warn`, `enforce`, or map", "", "How arguments and results are checked against their schemas.";
+    DEBUG = "debug", "`true` or `false`", "false", "Log what servers write to standard error, and every message to and from them, with secrets masked.";
     NAMING = "naming", "`prefix`, `prefix-on-conflict`, or `bare`", "prefix", "How tools of several servers are named together.";
 }

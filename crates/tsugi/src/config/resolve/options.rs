@@ -26,6 +26,7 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -
         retry: policy::retry(reader, section.get(&options::RETRY), &base.retry),
         cache: policy::cache(reader, section.get(&options::CACHE), &base.cache),
         validate: policy::validate(reader, section.get(&options::VALIDATE), base.validate),
+        debug: reader.or_default(&section, &options::DEBUG, parse::flag),
         naming: reader.or_default(&section, &options::NAMING, parse::keyword),
     }
 }
