@@ -5,10 +5,11 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
+use tsugi_protocol::answer::FaultReason;
 use tsugi_protocol::codec::sse;
 
 use super::headers::retry_after;
@@ -71,7 +72,21 @@ impl HttpResponse {
     /// The error for a status that is not an answer.
     pub fn status_error(&self) -> TransportError {
         let kind = TransportErrorKind::Status { status: self.status.as_u16(), retry_after: self.retry_after() };
-        TransportError::sent(kind, format!("the server answered {}", self.status)).with_hint(status_hint(self.status))
+        let error = TransportError::sent(kind, format!("the server answered {}", self.status));
+        let error = error.with_hint(status_hint(self.status));
+        match self.status {
+            StatusCode::UNAUTHORIZED if self.names_oauth_server() => {
+                error.with_reason(Some(FaultReason::OauthRequired))
+            }
+            _ => error,
+        }
+    }
+
+    /// Whether the challenge points to the metadata of a protected resource, as MCP servers behind OAuth do
+    /// ([RFC 9728](https://www.rfc-editor.org/rfc/rfc9728#section-5.1)).
+    fn names_oauth_server(&self) -> bool {
+        let challenges = self.headers.get_all(WWW_AUTHENTICATE).iter();
+        challenges.filter_map(|value| value.to_str().ok()).any(|value| value.contains("resource_metadata="))
     }
 
     fn refuse_encoding(&self) -> Result<(), TransportError> {

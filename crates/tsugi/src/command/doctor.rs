@@ -1,4 +1,4 @@
-//! `tsugi doctor`: tries every server, names the cause of what is wrong, and says what to do about it.
+//! `tsugi doctor`: tries every server, names the cause of each failure and suggests a fix.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,43 +8,43 @@ use tsugi_client::ServerStatus;
 use tsugi_protocol::answer::Fault;
 
 use super::input::duration;
-use crate::app::{App, select};
+use crate::app::{App, StartOptions, select};
 use crate::config::layer::LoadedConfig;
 use crate::config::settings::{ServerSettings, ServerTarget};
 use crate::doctor::cause::FailureCause;
 use crate::doctor::{ServerEvidence, fix, version};
-use crate::failure::{CommandFailure, printable};
+use crate::failure::CommandFailure;
 use crate::locate::{ReachedServer, reach};
-use crate::output::OutputFormat;
 use crate::output::style::TextPaint;
+use crate::output::{OutputFormat, printable};
 use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
-For each server: is the program there, does it start, which era and revision does it speak, how long
-does it take, what does it say on standard error, and what can be done about it.
---fix repairs only what is safe: a script of your own that may not be executed, a variable that is set
-but not passed on, a file of secrets that others can read.
-Ends with 0 if every server works, also one that could do better.
+For each server: does its program exist, does it start, which era and revision does it speak, how
+long does it take, what does it print to standard error, and how to fix it.
+--fix repairs only what is safe: it makes your own script executable, passes on a variable that is
+set but not named in the entry, and makes a readable secrets file private.
+Exits with 0 if every server works, even with warnings.
 
 Examples:
   tsugi doctor
   tsugi doctor files github --fix
   tsugi doctor --json";
 
-/// How many of a server's last words are shown.
+/// How many of a server's last lines of standard error are shown.
 const WORDS: usize = 8;
 
-/// Try every server, name the cause of what is wrong, and say what to do
+/// Try every server, name the cause of each failure and suggest a fix
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
     /// Only these servers
     #[arg(value_name = "SERVER")]
     servers: Vec<String>,
-    /// Repair what is safe to repair
+    /// Apply the fixes that are safe
     #[arg(long)]
     fix: bool,
-    /// How long a server may take to be ready [default: 30s, and 2m where npx, uvx, docker or the like may have to
+    /// How long a server may take to become ready [default: 30s, or 2m if npx, uvx, docker or the like may have to
     /// download it]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
@@ -53,11 +53,10 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
-/// What was found out about a server.
 struct ServerDiagnosis {
     name: String,
     target: String,
-    /// The program's file, where it is found.
+    /// The program's file, if it was found.
     program: Option<PathBuf>,
     status: Option<ServerStatus>,
     tools: Option<usize>,
@@ -66,7 +65,7 @@ struct ServerDiagnosis {
     noise: Vec<String>,
     fault: Option<Fault>,
     cause: Option<FailureCause>,
-    /// The interpreter of this machine, where the server wants another one.
+    /// The installed interpreter, if the server requires another version.
     installed: Option<String>,
     fixed: Option<String>,
 }
@@ -76,8 +75,9 @@ pub(crate) async fn run(app: &App, args: &DoctorArgs) -> Result<CommandExit, Com
     app.report_dormant(&loaded);
     let names = if args.servers.is_empty() { app.chosen(&loaded) } else { &args.servers };
     let wanted = select(&loaded, names)?;
-    args.timeout.into_iter().for_each(|timeout| app.set_patience(timeout));
-    let started = app.start(&loaded.settings, &wanted);
+    let options = StartOptions { handshake_timeout: args.timeout, ..StartOptions::default() };
+    warn_offline(app, &wanted);
+    let started = app.start(&loaded.settings, &wanted, &options);
     let mut failed = started.failed;
     let mut reached = reach(app, started.servers, |_, _| false).await;
     let mut examined = Vec::new();
@@ -108,6 +108,15 @@ pub(crate) async fn run(app: &App, args: &DoctorArgs) -> Result<CommandExit, Com
         OutputFormat::Text => print_report(app, &examined, &house)?,
     }
     Ok(exit(&examined))
+}
+
+/// Reports at once what the entry shows already, since the server is not going to answer soon.
+fn warn_offline(app: &App, wanted: &[&ServerSettings]) {
+    for server in wanted.iter().filter(|_| app.output.form() == OutputFormat::Text) {
+        let Some(runner) = server.offline_runner() else { continue };
+        let cause = FailureCause::NoNetwork { runner };
+        app.output.message(|paint| format!("{}: {}: {}", paint.warning("warning"), server.name, cause.sentence()));
+    }
 }
 
 fn exit(examined: &[ServerDiagnosis]) -> CommandExit {
@@ -166,7 +175,7 @@ fn program(app: &App, settings: &ServerSettings) -> Option<PathBuf> {
     std::env::split_paths(path).map(|directory| directory.join(&program)).find(|path| path.is_file())
 }
 
-/// What concerns no single server.
+/// A secrets file that other users can read.
 fn check_secrets(loaded: &LoadedConfig, may_fix: bool) -> Vec<String> {
     let Some(open) = loaded.origin.path().and_then(fix::open_secrets) else { return Vec::new() };
     let fixed = may_fix.then(|| fix::close_secrets(&open)).flatten();
@@ -176,11 +185,11 @@ fn check_secrets(loaded: &LoadedConfig, may_fix: bool) -> Vec<String> {
     ]
 }
 
-/// Servers that are switched off although they have all they need.
+/// Disabled servers that have everything they need.
 fn dormant_servers(loaded: &LoadedConfig) -> impl Iterator<Item = String> {
     let off = loaded.settings.servers.iter().filter(|server| !server.enabled);
     off.map(|server| {
-        format!("{} is switched off (the variables it uses are set: take out `disabled: true` to use it)", server.name)
+        format!("{} is switched off (its variables are set: take out `disabled: true` to use it)", server.name)
     })
 }
 
@@ -222,11 +231,11 @@ impl ServerDiagnosis {
         })
     }
 
-    /// For people: one line if all is well, and everything that helps if not.
+    /// One line for a server that works; everything that helps for one that does not.
     fn text(&self, paint: TextPaint) -> String {
         let mark = match &self.cause {
             None => paint.good("ok"),
-            Some(cause) if cause.is_blemish() => paint.warning("could do better"),
+            Some(cause) if cause.is_blemish() => paint.warning("works, with a warning"),
             Some(_) => paint.error("broken"),
         };
         let mut lines = vec![format!("{}: {mark}  {}", paint.strong(&self.name), paint.faint(self.facts()))];
@@ -265,11 +274,13 @@ fn print_report(app: &App, examined: &[ServerDiagnosis], house: &[String]) -> Re
     for note in house {
         app.output.message(|paint| format!("{}: {note}", paint.warning("note")));
     }
-    let broken = examined.iter().filter(|one| !one.is_usable()).count();
-    app.output.message(|paint| match broken {
-        0 => paint.good("every server works"),
-        1 => paint.error("1 server does not work"),
-        count => paint.error(format!("{count} servers do not work")),
+    let cause = |one: &ServerDiagnosis| one.cause.as_ref().map_or("unknown", FailureCause::word);
+    let broken: Vec<String> =
+        examined.iter().filter(|one| !one.is_usable()).map(|one| format!("{} ({})", one.name, cause(one))).collect();
+    app.output.message(|paint| match broken.as_slice() {
+        [] => paint.good("every server works"),
+        [one] => paint.error(format!("1 server does not work: {one}")),
+        several => paint.error(format!("{} servers do not work: {}", several.len(), several.join(", "))),
     });
     Ok(())
 }

@@ -1,35 +1,94 @@
-//! What can be wrong with a server: a stable word for programs, a sentence for people, and what to try.
+//! The causes of failure: a stable word for programs, a sentence for people, and what to try.
 
 /// Why a server does not work, or not as well as it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FailureCause {
-    ProgramMissing { program: String },
-    NotExecutable { program: String },
-    InterpreterMissing { program: String },
-    DirectoryMissing { directory: String },
-    WrongNode { line: String },
-    WrongPython { line: String },
-    PackageMissing { package: String, line: String },
-    CacheBroken { folder: String },
-    NoNetwork { runner: &'static str },
-    NeedsVariable { name: String, is_set_here: bool },
-    SandboxDenies { path: Option<String> },
-    AgentUnknown { agent: String },
-    ProjectServer { message: String, hint: Option<String> },
-    PortTaken { line: String },
-    CannotReach { line: String },
-    Banner { line: String, is_fatal: bool },
+    ProgramMissing {
+        program: String,
+    },
+    NotExecutable {
+        program: String,
+    },
+    InterpreterMissing {
+        program: String,
+    },
+    DirectoryMissing {
+        directory: String,
+    },
+    ScriptMissing {
+        script: String,
+    },
+    WrongNode {
+        line: String,
+    },
+    WrongPython {
+        line: String,
+    },
+    PackageMissing {
+        package: String,
+        line: String,
+    },
+    CacheBroken {
+        folder: String,
+    },
+    NoNetwork {
+        runner: &'static str,
+    },
+    NeedsVariable {
+        name: String,
+        is_set_here: bool,
+    },
+    /// The server was denied a file while it ran.
+    SandboxDenies {
+        path: Option<String>,
+    },
+    /// The server did not find a file that exists outside its sandbox.
+    SandboxHides {
+        path: String,
+    },
+    /// The program itself is out of the sandbox's reach, so it was not started.
+    SandboxForbidsProgram {
+        message: String,
+        hint: Option<String>,
+    },
+    AgentUnknown {
+        agent: String,
+    },
+    ProjectServer {
+        message: String,
+        hint: Option<String>,
+    },
+    PortTaken {
+        line: String,
+    },
+    CannotReach {
+        line: String,
+    },
+    Banner {
+        line: String,
+        is_fatal: bool,
+    },
     Refused,
     NoSuchHost,
     TlsName,
     TlsUntrusted,
     TlsExpired,
     Unauthorized,
+    OauthRequired,
     Forbidden,
-    NotMcp { status: String },
-    Hangs { runner: Option<&'static str> },
-    Crashes { status: String },
-    Unknown { message: String },
+    NotMcp {
+        what: String,
+    },
+    Hangs {
+        runner: Option<&'static str>,
+    },
+    Crashes {
+        status: String,
+        is_silent: bool,
+    },
+    Unknown {
+        message: String,
+    },
 }
 
 impl FailureCause {
@@ -40,13 +99,16 @@ impl FailureCause {
             FailureCause::NotExecutable { .. } => "program-not-executable",
             FailureCause::InterpreterMissing { .. } => "interpreter-missing",
             FailureCause::DirectoryMissing { .. } => "directory-missing",
+            FailureCause::ScriptMissing { .. } => "script-missing",
             FailureCause::WrongNode { .. } => "wrong-node",
             FailureCause::WrongPython { .. } => "wrong-python",
             FailureCause::PackageMissing { .. } => "package-not-found",
             FailureCause::CacheBroken { .. } => "cache-broken",
             FailureCause::NoNetwork { .. } => "no-network",
             FailureCause::NeedsVariable { .. } => "needs-variable",
-            FailureCause::SandboxDenies { .. } => "sandbox-denies",
+            FailureCause::SandboxDenies { .. }
+            | FailureCause::SandboxHides { .. }
+            | FailureCause::SandboxForbidsProgram { .. } => "sandbox-denies",
             FailureCause::AgentUnknown { .. } => "agent-unknown",
             FailureCause::ProjectServer { .. } => "pm-cannot-start",
             FailureCause::PortTaken { .. } => "port-taken",
@@ -58,6 +120,7 @@ impl FailureCause {
             FailureCause::TlsUntrusted => "tls-untrusted",
             FailureCause::TlsExpired => "tls-expired",
             FailureCause::Unauthorized => "unauthorized",
+            FailureCause::OauthRequired => "oauth-required",
             FailureCause::Forbidden => "forbidden",
             FailureCause::NotMcp { .. } => "not-mcp",
             FailureCause::Hangs { .. } => "hangs",
@@ -74,43 +137,53 @@ impl FailureCause {
     /// What is wrong, in a sentence.
     pub(crate) fn sentence(&self) -> String {
         match self {
-            FailureCause::ProgramMissing { program } => format!("the program `{program}` is not there"),
-            FailureCause::NotExecutable { program } => format!("`{program}` may not be executed"),
-            FailureCause::InterpreterMissing { program } => format!("the interpreter of `{program}` is not there"),
-            FailureCause::DirectoryMissing { directory } => format!("its directory `{directory}` is not there"),
-            FailureCause::WrongNode { line } => format!("it does not run with this version of Node: {line}"),
-            FailureCause::WrongPython { line } => format!("it does not run with this version of Python: {line}"),
+            FailureCause::ProgramMissing { program } => format!("program `{program}` not found"),
+            FailureCause::NotExecutable { program } => format!("`{program}` is not executable"),
+            FailureCause::InterpreterMissing { program } => format!("the interpreter of `{program}` does not exist"),
+            FailureCause::DirectoryMissing { directory } => {
+                format!("its working directory `{directory}` does not exist")
+            }
+            FailureCause::ScriptMissing { script } => format!("the script `{script}` does not exist"),
+            FailureCause::WrongNode { line } => format!("it does not run with the installed version of Node: {line}"),
+            FailureCause::WrongPython { line } => {
+                format!("it does not run with the installed version of Python: {line}")
+            }
             FailureCause::PackageMissing { package, line } => {
-                format!("there is no package or module `{package}`: {line}")
+                format!("package or module `{package}` not found: {line}")
             }
             FailureCause::CacheBroken { folder } => {
-                format!("what npx downloaded is not whole, as after an interrupted download: `{folder}`")
+                format!("the npx download is incomplete, as after an interruption: `{folder}`")
             }
             FailureCause::NoNetwork { runner } => {
-                format!("{runner} asks its registry at every start, and the sandbox lets it reach nobody")
+                format!("{runner} needs its registry to start, and the sandbox allows no network")
             }
-            FailureCause::NeedsVariable { name, .. } => format!("it needs the variable {name}, which it is not given"),
-            FailureCause::SandboxDenies { path: Some(path) } => format!("its sandbox keeps it from `{path}`"),
-            FailureCause::SandboxDenies { path: None } => "its sandbox keeps it from a file".to_owned(),
-            FailureCause::AgentUnknown { agent } => format!("its database knows no agent `{agent}`"),
+            FailureCause::NeedsVariable { name, .. } => {
+                format!("it needs the variable {name}, which is not passed to it")
+            }
+            FailureCause::SandboxDenies { path: Some(path) } => format!("its sandbox denies access to `{path}`"),
+            FailureCause::SandboxDenies { path: None } => "its sandbox denies access to a file".to_owned(),
+            FailureCause::SandboxHides { path } => format!("`{path}` exists, but not inside its sandbox"),
+            FailureCause::SandboxForbidsProgram { message, .. } => message.clone(),
+            FailureCause::AgentUnknown { agent } => format!("agent `{agent}` is not in its database"),
             FailureCause::ProjectServer { message, .. } => format!("the project server cannot start: {message}"),
-            FailureCause::PortTaken { line } => format!("the port that it wants is taken: {line}"),
-            FailureCause::CannotReach { line } => format!("it cannot reach what it depends on: {line}"),
+            FailureCause::PortTaken { line } => format!("the port it listens on is taken: {line}"),
+            FailureCause::CannotReach { line } => format!("it cannot reach a service it depends on: {line}"),
             FailureCause::Banner { line, .. } => {
-                format!("it writes to its standard output what is no message: `{line}`")
+                format!("it writes lines to standard output that are not messages: `{line}`")
             }
-            FailureCause::Refused => "nothing listens at its address: the connection was refused".to_owned(),
-            FailureCause::NoSuchHost => "the host of its address is not known".to_owned(),
-            FailureCause::TlsName => "its certificate is for another name than that of its address".to_owned(),
-            FailureCause::TlsUntrusted => "its certificate was signed by nobody whom this machine trusts".to_owned(),
-            FailureCause::TlsExpired => "its certificate does not hold at this time".to_owned(),
-            FailureCause::Unauthorized => {
-                "it wants to know who asks, and what it was sent is not enough (401)".to_owned()
+            FailureCause::Refused => "connection refused: nothing listens at its address".to_owned(),
+            FailureCause::NoSuchHost => "the host name of its address cannot be resolved".to_owned(),
+            FailureCause::TlsName => "its certificate is for another host name".to_owned(),
+            FailureCause::TlsUntrusted => {
+                "its certificate is not signed by an authority this machine trusts".to_owned()
             }
-            FailureCause::Forbidden => "it knows who asks, and refuses (403)".to_owned(),
-            FailureCause::NotMcp { status } => format!("something answers at its address, but not with MCP ({status})"),
-            FailureCause::Hangs { .. } => "it runs, but does not answer to the handshake".to_owned(),
-            FailureCause::Crashes { status } => format!("it ends before it answers ({status})"),
+            FailureCause::TlsExpired => "its certificate has expired or is not valid yet".to_owned(),
+            FailureCause::Unauthorized => "it requires credentials, or rejects those it was sent (401)".to_owned(),
+            FailureCause::OauthRequired => "it requires an OAuth sign-in (401)".to_owned(),
+            FailureCause::Forbidden => "it rejects these credentials (403)".to_owned(),
+            FailureCause::NotMcp { what } => format!("something answers at its address, but not with MCP ({what})"),
+            FailureCause::Hangs { .. } => "it runs, but does not answer the handshake".to_owned(),
+            FailureCause::Crashes { status, .. } => format!("it exits before it answers ({status})"),
             FailureCause::Unknown { message } => message.clone(),
         }
     }
@@ -119,41 +192,49 @@ impl FailureCause {
     pub(crate) fn advice(&self) -> String {
         match self {
             FailureCause::ProgramMissing { program } => missing_program(program),
-            FailureCause::NotExecutable { program } => format!("chmod +x {program} (`tsugi doctor --fix` does it for a script of your own)"),
-            FailureCause::InterpreterMissing { program } => format!("look at the first line of {program}, and install what it names"),
+            FailureCause::NotExecutable { program } => format!("chmod +x {program} (`tsugi doctor --fix` does it for your own scripts)"),
+            FailureCause::InterpreterMissing { program } => format!("install the interpreter that the first line of {program} names"),
             FailureCause::DirectoryMissing { .. } => "create it, or correct `cwd` in its entry".to_owned(),
-            FailureCause::WrongNode { .. } => "install the version that it names, and name that program in `command`, such as /opt/node22/bin/npx; `node --version` shows yours".to_owned(),
-            FailureCause::WrongPython { .. } => "install the version that it names; with uvx, add `--python 3.13` before the package; `python3 --version` shows yours".to_owned(),
-            FailureCause::PackageMissing { .. } => "look for a misspelling in `args`, or for a registry that needs to be named; running the command by hand shows all of it".to_owned(),
-            FailureCause::CacheBroken { folder } => format!("rm -r {folder} and try again: it is a cache, and npx fills it anew"),
-            FailureCause::NoNetwork { .. } => "take `net: none` out of its `sandbox`, or install the package and name its own program in `command`".to_owned(),
+            FailureCause::ScriptMissing { .. } => "correct the path in `args`; a relative one starts at `cwd`, or at the directory of the configuration file".to_owned(),
+            FailureCause::WrongNode { .. } => "install the version it requires and name that program in `command`, such as /opt/node22/bin/npx; `node --version` shows the installed one".to_owned(),
+            FailureCause::WrongPython { .. } => "install the version it requires; with uvx, add `--python 3.13` before the package; `python3 --version` shows the installed one".to_owned(),
+            FailureCause::PackageMissing { .. } => "check the spelling in `args`, and whether the package needs another registry; run the command by hand to see all output".to_owned(),
+            FailureCause::CacheBroken { folder } => format!("rm -r {folder} and try again: it is a cache that npx fills again"),
+            FailureCause::NoNetwork { .. } => "remove `net: none` from its `sandbox`, or install the package and name its program in `command`".to_owned(),
             FailureCause::NeedsVariable { name, is_set_here: true } => {
-                format!("it is set here, but servers get only what their entry names: add `env: {{{name}: \"${{{name}}}\"}}` to it (`tsugi doctor --fix` does)")
+                format!("it is set here, but servers get only the variables that their entry names: add `env: {{{name}: \"${{{name}}}\"}}` to it (`tsugi doctor --fix` does)")
             }
             FailureCause::NeedsVariable { name, .. } => {
                 format!("add `env: {{{name}: \"${{{name}}}\"}}` to its entry, and set {name} in the environment or in an envFile")
             }
             FailureCause::SandboxDenies { path } => {
-                let path = path.as_deref().unwrap_or("the path that it names");
-                format!("if it should have it, add {path} to `sandbox.write` (or `sandbox.read`) of its entry")
+                let path = path.as_deref().unwrap_or("the path");
+                format!("to allow it, add {path} to `sandbox.write` (or `sandbox.read`) of its entry")
             }
-            FailureCause::AgentUnknown { agent } => format!("look for a misspelling in `--agent-id`; if it is new, add `--create-agent` to `args`, or run `tsugi pm agent add {agent}` with the same --db"),
-            FailureCause::ProjectServer { hint, .. } => hint.clone().unwrap_or_else(|| "look at `--db` and `--agent-id` in `args`; `tsugi pm doctor` looks at the database".to_owned()),
-            FailureCause::PortTaken { .. } => "stop what holds the port, or give it another one in `args` or `env`".to_owned(),
-            FailureCause::CannotReach { .. } => "start what it depends on, or correct the address that it is given".to_owned(),
-            FailureCause::Banner { is_fatal: true, .. } => "have it write logs to standard error; often a flag such as --quiet or --stdio, or another start script, does it".to_owned(),
-            FailureCause::Banner { .. } => "tsugi skips such lines, but other clients stop at them: have it write logs to standard error".to_owned(),
+            FailureCause::SandboxHides { path } if path.starts_with("/tmp/") => {
+                format!("the sandbox has its own /tmp: move the file elsewhere, or add {path} to `sandbox.read` of its entry")
+            }
+            FailureCause::SandboxHides { path } => format!("to allow it, add {path} to `sandbox.read` of its entry"),
+            FailureCause::SandboxForbidsProgram { hint, .. } => hint.clone().unwrap_or_else(|| "add its folder to `sandbox.read` of its entry".to_owned()),
+            FailureCause::AgentUnknown { agent } => format!("check the spelling of `--agent-id`; for a new agent, add `--create-agent` to `args`, or run `tsugi pm agent add {agent}` with the same --db"),
+            FailureCause::ProjectServer { hint, .. } => hint.clone().unwrap_or_else(|| "check `--db` and `--agent-id` in `args`; `tsugi pm doctor` checks the database".to_owned()),
+            FailureCause::PortTaken { .. } => "stop the program that holds the port, or choose another port in `args` or `env`".to_owned(),
+            FailureCause::CannotReach { .. } => "start the service, or correct the address it is given".to_owned(),
+            FailureCause::Banner { is_fatal: true, .. } => "have it log to standard error; often a flag such as --quiet or --stdio, or another start script, does it".to_owned(),
+            FailureCause::Banner { .. } => "tsugi skips such lines, but other clients fail: have it log to standard error".to_owned(),
             FailureCause::Refused => "start it, or correct `url`; in a container, 127.0.0.1 is the container itself".to_owned(),
-            FailureCause::NoSuchHost => "look for a misspelling in `url`, and whether this machine can resolve names".to_owned(),
-            FailureCause::TlsName => "use the name in `url` that the certificate has, not an address or an alias".to_owned(),
+            FailureCause::NoSuchHost => "check the spelling of `url`, and whether this machine can resolve names".to_owned(),
+            FailureCause::TlsName => "use the host name of the certificate in `url`, not an address or an alias".to_owned(),
             FailureCause::TlsUntrusted => "add its authority to the system's certificates, or name it in SSL_CERT_FILE".to_owned(),
-            FailureCause::TlsExpired => "renew the certificate, and look at the clock of this machine".to_owned(),
+            FailureCause::TlsExpired => "renew the certificate, and check the clock of this machine".to_owned(),
             FailureCause::Unauthorized => "give a key: `headers: {Authorization: \"Bearer ${TOKEN}\"}` in its entry; an old one may have expired".to_owned(),
+            FailureCause::OauthRequired => "tsugi cannot sign in with OAuth yet; if the server also issues tokens by hand, give one as `headers: {Authorization: \"Bearer ${TOKEN}\"}`".to_owned(),
             FailureCause::Forbidden => "ask its owner for access, or use another key".to_owned(),
-            FailureCause::NotMcp { .. } => "look at the path in `url`: most servers answer at /mcp or /sse".to_owned(),
-            FailureCause::Hangs { runner: Some(runner) } => format!("{runner} may still be downloading it: wait for it with --timeout 10m, or run the command once by hand; if that is not it, some servers want a word such as `stdio` or `mcp` in `args`"),
-            FailureCause::Hangs { runner: None } => "does it speak MCP on standard output? some want a word such as `stdio` or `mcp` in `args`; others wait for a lock or a login, which standard error tells".to_owned(),
-            FailureCause::Crashes { .. } => "what it said last is above; run the command by hand with the same variables to see more".to_owned(),
+            FailureCause::NotMcp { .. } => "check the path in `url`: most servers answer at /mcp or /sse".to_owned(),
+            FailureCause::Hangs { runner: Some(runner) } => format!("{runner} may still be downloading it: wait longer with --timeout 10m, or run the command once by hand; otherwise, some servers need a word such as `stdio` or `mcp` in `args`"),
+            FailureCause::Hangs { runner: None } => "does it speak MCP on standard output? some servers need a word such as `stdio` or `mcp` in `args`; others wait for a lock or a login, as their standard error tells".to_owned(),
+            FailureCause::Crashes { is_silent: true, .. } => "it printed nothing to standard error; run the command by hand with the same variables".to_owned(),
+            FailureCause::Crashes { .. } => "its last output is above; run the command by hand with the same variables to see more".to_owned(),
             FailureCause::Unknown { .. } => "run it again with -vv, or look at `tsugi logs`".to_owned(),
         }
     }
@@ -161,12 +242,10 @@ impl FailureCause {
 
 fn missing_program(program: &str) -> String {
     match program.rsplit('/').next().unwrap_or_default() {
-        "npx" | "node" | "npm" => {
-            "install Node.js (https://nodejs.org), or name the whole path in `command`".to_owned()
-        }
-        "uvx" | "uv" => "install uv (https://docs.astral.sh/uv), or name the whole path in `command`".to_owned(),
-        "python" => "many systems have only `python3`: write that, or install Python".to_owned(),
-        "docker" => "install Docker, or name the whole path in `command`".to_owned(),
-        _ => "install it, or name the whole path in `command`; programs are looked for in PATH".to_owned(),
+        "npx" | "node" | "npm" => "install Node.js (https://nodejs.org), or give the full path in `command`".to_owned(),
+        "uvx" | "uv" => "install uv (https://docs.astral.sh/uv), or give the full path in `command`".to_owned(),
+        "python" => "many systems have only `python3`: use that, or install Python".to_owned(),
+        "docker" => "install Docker, or give the full path in `command`".to_owned(),
+        _ => "install it, or give the full path in `command`; programs are searched in PATH".to_owned(),
     }
 }

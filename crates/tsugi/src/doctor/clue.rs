@@ -1,11 +1,12 @@
-//! What programs, package runners and wires say when they fail, recognised.
+//! Recognises what programs and package runners print when they fail.
 
 use serde_json::Value;
 
 use super::cause::FailureCause;
 
-/// Signs that a program needs another Node.
-const NODE: [&str; 8] = [
+/// Signs that a program needs another Node, the most telling first: that line is quoted.
+const NODE: [&str; 9] = [
+    "No such built-in module",
     "EBADENGINE",
     "Unsupported engine",
     "The engine \"node\" is incompatible",
@@ -26,8 +27,8 @@ const PYTHON: [&str; 6] = [
     "requires Python",
 ];
 
-/// Signs that a package or a module is not there.
-const PACKAGE: [&str; 10] = [
+/// Signs that a package or a module does not exist.
+const PACKAGE: [&str; 11] = [
     "E404",
     "404 Not Found",
     "is not in this registry",
@@ -36,11 +37,18 @@ const PACKAGE: [&str; 10] = [
     "was not found in the package registry",
     "No matching distribution found",
     "ModuleNotFoundError",
+    // Python says so without an exception when it is started with `-m`.
+    NO_MODULE,
     "Cannot find module",
     "Cannot find package",
 ];
 
-/// Signs that a variable is wanted.
+const NO_MODULE: &str = "No module named ";
+
+/// Signs that a file does not exist.
+const ABSENT: [&str; 5] = ["ENOENT", "No such file", "no such file", "can't open file", "Cannot find module"];
+
+/// Signs that a variable is missing.
 const WANTED: [&str; 9] = [
     "not set",
     "is required",
@@ -53,11 +61,11 @@ const WANTED: [&str; 9] = [
     "KeyError",
 ];
 
-/// Words in capitals that are no variables.
+/// Words in capitals that are not variables.
 const NO_VARIABLES: [&str; 12] =
     ["ERROR", "WARN", "WARNING", "INFO", "DEBUG", "FATAL", "MCP", "API", "JSON", "HTTP", "URL", "CRITICAL"];
 
-/// What a file that may not be had is called, or one in a place that may only be read.
+/// Signs that a file may not be read or written.
 const DENIED: [&str; 9] = [
     "EACCES",
     "EPERM",
@@ -70,9 +78,9 @@ const DENIED: [&str; 9] = [
     "read-only file system",
 ];
 
-/// A line that has one of these signs.
+/// The line with the first of these signs that occurs.
 fn line_with<'a>(lines: &'a [String], signs: &[&str]) -> Option<&'a String> {
-    lines.iter().find(|line| signs.iter().any(|sign| line.contains(sign)))
+    signs.iter().find_map(|sign| lines.iter().find(|line| line.contains(sign)))
 }
 
 /// The program does not run with this Node or this Python.
@@ -81,21 +89,34 @@ pub(super) fn wrong_version(lines: &[String]) -> Option<FailureCause> {
     node.or_else(|| line_with(lines, &PYTHON).map(|line| FailureCause::WrongPython { line: short(line) }))
 }
 
-/// The package or the module is not there.
+/// The package or the module does not exist.
 pub(super) fn no_package(lines: &[String], package: Option<&str>) -> Option<FailureCause> {
     let line = line_with(lines, &PACKAGE)?;
     let is_module = line.contains("ModuleNotFoundError") || line.contains("Cannot find");
-    let named = quoted(line).filter(|_| is_module);
+    let unquoted = || line.split_once(NO_MODULE).map(|(_, name)| name.trim().to_owned());
+    let named = quoted(line).filter(|_| is_module).or_else(unquoted);
     let package = named.or(package.map(str::to_owned)).unwrap_or_else(|| "(unnamed)".to_owned());
     Some(FailureCause::PackageMissing { package, line: short(line) })
 }
 
-/// A file that could not be had: its path, where it is named. Nothing if no file was denied.
+/// The interpreter did not find the script it was started with.
+pub(super) fn missing_script(lines: &[String], script: &str) -> Option<FailureCause> {
+    let name = script.trim_start_matches("./");
+    let is_about_script = |line: &&String| ABSENT.iter().any(|sign| line.contains(sign)) && line.contains(name);
+    lines.iter().find(is_about_script).map(|_| FailureCause::ScriptMissing { script: script.to_owned() })
+}
+
+/// A path that the program did not find.
+pub(super) fn absent_path(lines: &[String]) -> Option<String> {
+    line_with(lines, &ABSENT).and_then(|line| path(line))
+}
+
+/// A file that was denied, with its path if the line names one. `None` if no file was denied.
 pub(super) fn denied(lines: &[String]) -> Option<Option<String>> {
     line_with(lines, &DENIED).map(|line| path(line))
 }
 
-/// The variable that is asked for.
+/// The name of the missing variable.
 pub(super) fn variable(lines: &[String]) -> Option<String> {
     let wanting = lines.iter().filter(|line| WANTED.iter().any(|sign| line.contains(sign)));
     wanting.filter_map(|line| variable_in(line)).next()
@@ -112,7 +133,7 @@ fn variable_in(line: &str) -> Option<String> {
     words.filter(is_variable).max_by_key(|word| word.contains('_')).map(str::to_owned)
 }
 
-/// Something is missing in the very folder that npx filled: it was interrupted, and takes the folder for complete.
+/// A module is missing in the folder that npx filled: the download was interrupted, and npx takes it for complete.
 pub(super) fn broken_cache(lines: &[String]) -> Option<FailureCause> {
     let line = line_with(lines, &["ERR_MODULE_NOT_FOUND", "Cannot find module", "Cannot find package"])?;
     let start = line.find("/_npx/")?;
@@ -123,47 +144,27 @@ pub(super) fn broken_cache(lines: &[String]) -> Option<FailureCause> {
     Some(FailureCause::CacheBroken { folder })
 }
 
-/// Our own project server said in one line of JSON why it does not start.
-pub(super) fn project_server(lines: &[String]) -> Option<FailureCause> {
-    let told = lines.iter().find_map(|line| serde_json::from_str::<Value>(line.trim()).ok()?.get("error").cloned())?;
-    let (message, hint) = (told["message"].as_str()?, told["hint"].as_str().filter(|hint| !hint.is_empty()));
-    Some(match message.strip_prefix("Agent not found: ") {
-        Some(agent) => FailureCause::AgentUnknown { agent: short(agent) },
-        None => FailureCause::ProjectServer { message: short(message), hint: hint.map(short) },
+/// The line of JSON in which our project server reports why it cannot start.
+pub(super) fn project_server(lines: &[String], agent: Option<&str>) -> Option<FailureCause> {
+    let error = lines.iter().find_map(|line| serde_json::from_str::<Value>(line.trim()).ok()?.get("error").cloned())?;
+    let (message, hint) = (error["message"].as_str()?, error["hint"].as_str().filter(|hint| !hint.is_empty()));
+    Some(match agent {
+        // Nothing else is looked up before it serves.
+        Some(agent) if error["code"] == "not_found" => FailureCause::AgentUnknown { agent: short(agent) },
+        _ => FailureCause::ProjectServer { message: short(message), hint: hint.map(short) },
     })
 }
 
-/// The port that the program wants to listen on is taken.
+/// The program cannot listen on its port.
 pub(super) fn taken_port(lines: &[String]) -> Option<FailureCause> {
     let signs = ["EADDRINUSE", "address already in use", "Address already in use"];
     line_with(lines, &signs).map(|line| FailureCause::PortTaken { line: short(line) })
 }
 
-/// The program cannot reach something that it depends on.
+/// The program cannot reach a service it depends on.
 pub(super) fn unreachable(lines: &[String]) -> Option<FailureCause> {
     let signs = ["ECONNREFUSED", "Connection refused", "connection refused", "ENOTFOUND", "EAI_AGAIN"];
     line_with(lines, &signs).map(|line| FailureCause::CannotReach { line: short(line) })
-}
-
-/// What is wrong with an address or with who answers there.
-pub(super) fn of_wire(message: &str) -> Option<FailureCause> {
-    let has = |sign: &str| message.contains(sign);
-    Some(match () {
-        () if has("NotValidForName") || has("not valid for name") => FailureCause::TlsName,
-        () if has("Expired") || has("certificate expired") || has("NotValidYet") => FailureCause::TlsExpired,
-        () if has("UnknownIssuer") || has("invalid peer certificate") => FailureCause::TlsUntrusted,
-        () if has("answered 401") => FailureCause::Unauthorized,
-        () if has("answered 403") => FailureCause::Forbidden,
-        () if has("refused") && has("onnect") => FailureCause::Refused,
-        () if has("dns error") || has("failed to lookup") || has("Name or service not known") => {
-            FailureCause::NoSuchHost
-        }
-        () if has("the server answered ") => {
-            let status = message.split("the server answered ").nth(1).unwrap_or_default();
-            FailureCause::NotMcp { status: status.split([',', ';', ':']).next().unwrap_or_default().trim().to_owned() }
-        }
-        () => return None,
-    })
 }
 
 /// The first thing in quotes.
@@ -174,13 +175,13 @@ fn quoted(line: &str) -> Option<String> {
     rest.find(quote).map(|end| rest[..end].to_owned())
 }
 
-/// The last path that a line names: the first one is often the program that speaks.
+/// The last path in a line: the first one is often the program itself.
 fn path(line: &str) -> Option<String> {
     let is_end = |c: char| c.is_whitespace() || "'\"`:,;()".contains(c);
     line.split(is_end).rfind(|word| word.starts_with('/')).map(str::to_owned)
 }
 
-/// A line that fits into a sentence.
+/// A line short enough for a sentence.
 fn short(line: &str) -> String {
     line.trim().chars().take(160).collect()
 }

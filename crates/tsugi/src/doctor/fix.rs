@@ -1,4 +1,4 @@
-//! What can be repaired without risk: nothing is deleted, nothing is downloaded, nothing is guessed.
+//! Safe repairs: nothing is deleted, downloaded or guessed.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,7 +9,7 @@ use crate::atomic_file;
 use crate::config::adapter::write::SECRETS_FILE;
 use crate::config::{edit, file};
 
-/// Repairs what keeps a server from working, where that is safe; says what was done.
+/// Applies the safe fix for a cause, and describes it.
 pub(crate) fn repair(cause: &FailureCause, server: &str, config: Option<&Path>) -> Option<String> {
     match cause {
         FailureCause::NotExecutable { program } => make_executable(Path::new(program)),
@@ -18,7 +18,7 @@ pub(crate) fn repair(cause: &FailureCause, server: &str, config: Option<&Path>) 
     }
 }
 
-/// A script of the user's own may be executed by its owner from now on.
+/// Makes the user's own script executable.
 fn make_executable(program: &Path) -> Option<String> {
     let metadata = fs::metadata(program).ok()?;
     let is_script = fs::read(program).ok()?.starts_with(b"#!");
@@ -28,24 +28,23 @@ fn make_executable(program: &Path) -> Option<String> {
     }
     let mode = metadata.permissions().mode() | 0o100;
     fs::set_permissions(program, fs::Permissions::from_mode(mode)).ok()?;
-    Some(format!("{} may be executed now", program.display()))
+    Some(format!("{} is executable now", program.display()))
 }
 
-/// The entry of the server names a variable that is set anyway.
+/// Adds a variable that is set to the entry of the server.
 fn pass_variable(config: &Path, server: &str, name: &str) -> Option<String> {
     let text = edit::pass_variable(&file::read(config).ok()?, server, name).ok()?;
     atomic_file::replace(config, text.as_bytes()).ok()?;
-    Some(format!("{server} is given {name} from the environment, by {}", config.display()))
+    Some(format!("{server} gets {name} from the environment, in {}", config.display()))
 }
 
-/// A file of secrets beside the configuration that others can read.
+/// The secrets file beside the configuration, if other users can read it.
 pub(crate) fn open_secrets(config: &Path) -> Option<PathBuf> {
     let path = config.with_file_name(SECRETS_FILE);
     let mode = fs::metadata(&path).ok()?.permissions().mode();
     (mode & 0o077 != 0).then_some(path)
 }
 
-/// Closes it to others.
 pub(crate) fn close_secrets(path: &Path) -> Option<String> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).ok()?;
     Some(format!("{} is readable by you alone now", path.display()))

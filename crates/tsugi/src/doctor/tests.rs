@@ -1,4 +1,4 @@
-//! What real programs say when they fail, and what it means.
+//! What real programs print when they fail, and what it means.
 
 use super::clue;
 use super::*;
@@ -77,24 +77,51 @@ fn our_own_project_server_says_why_it_does_not_start() {
     let unknown =
         r#"{"error":{"code":"not_found","message":"Agent not found: agt_x","retryable":false,"hint":"register it"}}"#;
     let agent = "agt_x".to_owned();
-    assert_eq!(clue::project_server(&lines(unknown)), Some(FailureCause::AgentUnknown { agent }));
+    assert_eq!(clue::project_server(&lines(unknown), Some("agt_x")), Some(FailureCause::AgentUnknown { agent }));
     let other = r#"{"error":{"code":"invalid","message":"the file is no database","hint":"name another"}}"#;
     let cause =
         FailureCause::ProjectServer { message: "the file is no database".into(), hint: Some("name another".into()) };
-    assert_eq!(clue::project_server(&lines(other)), Some(cause));
-    assert_eq!(clue::project_server(&lines("{\"error\": 7}\nlistening")), None);
+    assert_eq!(clue::project_server(&lines(other), Some("agt_x")), Some(cause));
+    assert_eq!(clue::project_server(&lines("{\"error\": 7}\nlistening"), None), None);
 }
 
 #[test]
-fn what_wires_say_is_understood() {
-    for (text, cause) in [
-        ("error sending request: tcp connect error: Connection refused (os error 111)", FailureCause::Refused),
-        ("invalid peer certificate: certificate not valid for name \"localhost\"", FailureCause::TlsName),
-        ("invalid peer certificate: UnknownIssuer", FailureCause::TlsUntrusted),
-        ("the server answered 401 Unauthorized", FailureCause::Unauthorized),
-        ("client error (Connect): dns error: failed to lookup address", FailureCause::NoSuchHost),
-        ("the server answered 404 Not Found", FailureCause::NotMcp { status: "404 Not Found".into() }),
+fn a_python_module_that_is_run_and_missing_is_named() {
+    let module = clue::no_package(&lines("/usr/bin/python3: No module named nothing_here"), None);
+    assert!(matches!(module, Some(FailureCause::PackageMissing { package, .. }) if package == "nothing_here"));
+}
+
+#[test]
+fn the_telling_line_about_node_is_quoted() {
+    let text = "    throw new ERR_UNKNOWN_BUILTIN_MODULE(url);\n          ^\n\nError [ERR_UNKNOWN_BUILTIN_MODULE]: No such built-in module: node:sqlite";
+    let Some(FailureCause::WrongNode { line }) = clue::wrong_version(&lines(text)) else { panic!("not recognised") };
+    assert!(line.ends_with("No such built-in module: node:sqlite"), "{line}");
+}
+
+#[test]
+fn a_misspelt_script_is_told_from_a_missing_package() {
+    for (text, script) in [
+        ("Error: Cannot find module '/srv/nothere.js'", "nothere.js"),
+        ("python3: can't open file '/srv/nothere.py': [Errno 2] No such file or directory", "./nothere.py"),
+        ("sh: 0: cannot open nothere.sh: No such file or directory", "nothere.sh"),
     ] {
-        assert_eq!(clue::of_wire(text), Some(cause), "{text}");
+        let cause = clue::missing_script(&lines(text), script);
+        assert_eq!(cause, Some(FailureCause::ScriptMissing { script: script.to_owned() }), "{text}");
+    }
+    assert_eq!(clue::missing_script(&lines("Error: Cannot find module 'zod'"), "index.js"), None);
+}
+
+#[test]
+fn reasons_of_the_wire_have_their_causes() {
+    for (reason, word) in [
+        (FaultReason::ConnectionRefused, Some("port-refused")),
+        (FaultReason::HttpStatus(401), Some("unauthorized")),
+        (FaultReason::OauthRequired, Some("oauth-required")),
+        (FaultReason::HttpStatus(404), Some("not-mcp")),
+        (FaultReason::NotMcp, Some("not-mcp")),
+        (FaultReason::HttpStatus(503), None),
+        (FaultReason::ProgramNotFound, None),
+    ] {
+        assert_eq!(wire_cause(reason).as_ref().map(FailureCause::word), word, "{reason:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which Node or Python this machine has, for a server that wants another one.
+//! The installed Node or Python, for a server that requires another version.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tsugi_process::{JobCommand, JobOptions, SupervisedJob};
 
 use super::cause::FailureCause;
 
-/// An interpreter that says nothing within this time is not waited for.
+/// How long an interpreter may take to print its version.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// More than any version has.
+/// Longer than any version.
 const LONGEST: u64 = 200;
 
-/// What this machine has of what the server wants another version of, such as `node v20.1.0`. The interpreter beside
-/// the server's own program counts before the one in `PATH`.
+/// The installed version, such as `node v20.1.0`. An interpreter beside the server's program takes precedence over
+/// `PATH`.
 pub(crate) async fn installed(cause: &FailureCause, program: Option<&Path>) -> Option<String> {
     let name = match cause {
         FailureCause::WrongNode { .. } => "node",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tsugi_protocol::answer::{CallStage, Fault, FaultCode, SentState};
+use tsugi_protocol::answer::{CallStage, Fault, FaultCode, FaultReason, SentState};
 use tsugi_protocol::era::{detect, session};
 use tsugi_protocol::mcp::{Era, Method};
 use tsugi_protocol::rpc::message::write_numbered;
@@ -119,8 +119,11 @@ async fn initialize(context: &Arc<ConnectionContext>, client: &HttpClient) -> Re
         return Err(refusal);
     }
     let body = body.map_err(|error| connect_fault(&error).at(CallStage::Handshake))?;
-    let body =
-        body.ok_or_else(|| context.fault(FaultCode::InvalidResponse, "the answer to initialize is not a message"))?;
+    let not_mcp = || {
+        let fault = context.fault(FaultCode::InvalidResponse, "the answer to initialize is not an MCP message");
+        fault.at(CallStage::Handshake).with_reason(FaultReason::NotMcp)
+    };
+    let body = body.ok_or_else(not_mcp)?;
     let identity = read_initialized(context, &body).map_err(|fault| fault.at(CallStage::Handshake))?;
     Ok(InitializeReply::Agreed(Box::new(HttpSession { identity: Arc::new(identity), id })))
 }

@@ -47,6 +47,10 @@ pub enum FaultReason {
     RedirectRefused,
     /// An HTTP status that is not an answer.
     HttpStatus(u16),
+    /// The server answered 401 and names the OAuth server that issues its tokens.
+    OauthRequired,
+    /// The server's answer is not an MCP message.
+    NotMcp,
 
     /// The server has been started and is not ready yet.
     StillStarting,

@@ -161,6 +161,33 @@ fn an_address_that_wants_a_key() {
 }
 
 #[test]
+fn an_address_that_wants_an_oauth_sign_in() {
+    let challenge = "Bearer resource_metadata=\"http://127.0.0.1/.well-known/oauth-protected-resource\"";
+    let fake = Fake::start(move |_| reply::status(401, &[("WWW-Authenticate", challenge)], ""));
+    let found = check(json!({"name": "s", "url": fake.url()}), "oauth-required");
+    assert!(found["advice"].as_str().unwrap().contains("OAuth"), "{found}");
+}
+
+#[test]
+fn a_web_page_at_the_address() {
+    let fake = Fake::start(|_| reply::status(200, &[("Content-Type", "text/html")], "<!doctype html><p>Welcome"));
+    check(json!({"name": "s", "url": fake.url()}), "not-mcp");
+}
+
+#[test]
+fn a_python_module_that_does_not_exist() {
+    let server = json!({"name": "s", "command": "python3", "args": ["-m", "no_such_module_here"]});
+    let found = check(server, "package-not-found");
+    assert!(found["message"].as_str().unwrap().contains("`no_such_module_here`"), "{found}");
+}
+
+#[test]
+fn a_script_that_is_misspelt() {
+    let found = check(json!({"name": "s", "command": "sh", "args": ["./nothere.sh"]}), "script-missing");
+    assert!(found["message"].as_str().unwrap().contains("`./nothere.sh`"), "{found}");
+}
+
+#[test]
 fn a_server_that_hangs_in_initialize() {
     let found = check_within("1s", shell("echo 'waiting for the database lock' >&2; exec sleep 600"), "hangs");
     assert!(found["stderr"].to_string().contains("database lock"), "{found}");
@@ -177,6 +204,9 @@ fn a_package_runner_that_hangs_may_still_be_downloading() {
     let confined = json!({"name": "s", "command": path, "sandbox": {"net": "none", "required": false}});
     let (found, _) = examine_with(&world, confined, &[], &["--timeout", "1s"]);
     assert_eq!(found["cause"], "no-network", "{found:#}");
+    let said = world.run(&["doctor", "--timeout", "1s"]).stderr;
+    assert!(said.starts_with("warning: s: npx needs its registry"), "the entry says it before it is tried: {said}");
+    assert!(said.contains("1 server does not work: s (no-network)"), "{said}");
 }
 
 #[test]
@@ -184,6 +214,34 @@ fn a_server_that_crashes_at_its_start() {
     let found = check(shell("echo 'panic: nil pointer' >&2; exit 3"), "crashes");
     assert!(found["message"].as_str().unwrap().contains("exit code 3"), "{found}");
     assert_eq!(found["stderr"], json!(["panic: nil pointer"]));
+}
+
+#[test]
+fn a_server_that_crashes_without_a_word_is_not_quoted() {
+    let found = check(shell("exit 3"), "crashes");
+    let advice = found["advice"].as_str().unwrap();
+    assert!(advice.contains("printed nothing") && !advice.contains("above"), "{found}");
+}
+
+#[test]
+fn a_sandbox_that_forbids_the_program_itself() {
+    let elsewhere = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    if elsewhere.starts_with(std::env::temp_dir()) {
+        println!("skipped: this checkout lies in a temporary directory, which every sandbox has");
+        return;
+    }
+    let (folder, outside) = (tempfile::tempdir_in(elsewhere).unwrap(), tempfile::tempdir_in(elsewhere).unwrap());
+    let (program, interpreter) = (folder.path().join("server"), outside.path().join("interpreter"));
+    std::fs::write(&program, format!("#!{}\n", interpreter.display())).unwrap();
+    std::fs::write(&interpreter, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    for path in [&program, &interpreter] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let server = json!({"name": "s", "command": program, "sandbox": {"write": [], "read": [], "required": false}});
+    let found = check(server, "sandbox-denies");
+    let path = interpreter.to_str().unwrap();
+    assert!(found["message"].as_str().unwrap().contains(path), "{found}");
+    assert!(found["advice"].as_str().unwrap().contains(path), "{found}");
 }
 
 #[test]
