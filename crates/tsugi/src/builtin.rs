@@ -1,4 +1,4 @@
-//! The servers that are part of tsugi, made when a configuration names them.
+//! The built-in servers.
 
 pub(crate) mod demo;
 pub(crate) mod pm;
@@ -10,7 +10,7 @@ use tsugi_protocol::answer::{Answer, Fault};
 use crate::config::secret::MaskedText;
 use crate::config::settings::{BuiltinServer, BuiltinTarget};
 
-/// Makes the built-in server of this name; project servers are remembered in `boards`.
+/// Creates a built-in server. Project servers are registered in `boards`.
 pub(crate) fn make(name: &str, target: &BuiltinTarget, boards: &pm::PmBoards) -> Result<Arc<dyn Answer>, Fault> {
     match target.builtin {
         BuiltinServer::Demo => Ok(demo::server()),

@@ -1,4 +1,4 @@
-//! The subcommands, one file each: what they take, what they do, what they print.
+//! The subcommands, one file each: arguments, work, output.
 
 pub(crate) mod add;
 pub(crate) mod batch;
@@ -33,7 +33,6 @@ use crate::cli::CliCommand;
 use crate::failure::CommandFailure;
 use crate::report::exit::CommandExit;
 
-/// Runs one subcommand.
 pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, CommandFailure> {
     match command {
         CliCommand::Serve(args) => serve::run(app, &args).await,

@@ -1,4 +1,4 @@
-//! Runs one call to its end for a person: shows progress and log lines, and answers what the server asks.
+//! Runs one call for a person: shows progress and log lines, and answers the questions of the server.
 
 mod call_notes;
 mod question;
@@ -21,22 +21,22 @@ use call_notes::CallNotes;
 
 pub(crate) use question::roots;
 
-/// A server that asks more often than this never stops.
+/// A server that asks more often than this is taken to ask endlessly.
 const MOST_ROUNDS: usize = 50;
 
-/// Whom a server talks to during a call.
+/// How calls are run and their questions answered.
 pub(crate) struct InteractiveCall<'a> {
     app: &'a App,
-    /// Directories to tell a server that asks for roots.
+    /// The answer to `roots/list`.
     roots: Vec<PathBuf>,
-    /// How long a call may be silent, where the command line says it.
+    /// How long a call may be silent, if the command line limits it.
     timeout: Option<Duration>,
     profile: Arc<ClientProfile>,
     is_interactive: bool,
 }
 
 impl<'a> InteractiveCall<'a> {
-    /// A talk with the person at the terminal, if there is one.
+    /// With the person at the terminal, if there is one.
     pub(crate) fn new(app: &'a App) -> Self {
         InteractiveCall {
             app,
@@ -47,30 +47,27 @@ impl<'a> InteractiveCall<'a> {
         }
     }
 
-    /// A talk with nobody: questions are declined.
+    /// Without a person: questions are declined.
     pub(crate) fn non_interactive(app: &'a App) -> Self {
         InteractiveCall { is_interactive: false, ..InteractiveCall::new(app) }
     }
 
-    /// With these directories as roots.
     pub(crate) fn with_roots(mut self, roots: Vec<PathBuf>) -> Self {
         self.profile = profile(!roots.is_empty());
         self.roots = roots;
         self
     }
 
-    /// With this limit on silence.
     pub(crate) fn with_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Whether the person can be asked.
     pub(crate) fn is_interactive(&self) -> bool {
         self.is_interactive
     }
 
-    /// Runs a call about `subject` to its end. Dropping the future cancels the call.
+    /// Runs a call about `subject`. Dropping the future cancels it.
     pub(crate) async fn run_to_result(
         &self,
         server: &Server,
@@ -122,7 +119,7 @@ impl<'a> InteractiveCall<'a> {
         }
     }
 
-    /// Answers every question of a round, and gives the call that brings the answers.
+    /// Answers all questions of a round and returns the retry with the answers.
     async fn answer(&self, server: &Server, call: Call, asked: &InputRequired) -> Result<Call, CommandFailure> {
         let mut answers = InputResponses::default();
         for question in asked.questions() {
@@ -134,5 +131,5 @@ impl<'a> InteractiveCall<'a> {
 }
 
 fn never_stops(server: &Server) -> Fault {
-    Fault::new(FaultCode::InvalidResponse, "the server never stops asking").on_server(server.name())
+    Fault::new(FaultCode::InvalidResponse, "the server asks endlessly").on_server(server.name())
 }

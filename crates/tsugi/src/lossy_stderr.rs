@@ -1,4 +1,4 @@
-//! A standard error that cannot hold us up: when nobody reads it, words are lost instead of calls.
+//! A stderr writer that drops output rather than block when the pipe is full.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -6,32 +6,31 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// What a pipe that has room takes at once (`PIPE_BUF`).
+/// A pipe that polls writable takes this much without blocking (`PIPE_BUF`).
 const PIECE: usize = 4096;
-/// How often a full pipe is looked at.
+/// The polling interval of a full pipe.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Between the look at the pipe and the write nobody else of this process may write.
+/// Held between polling the pipe and writing, so that no other thread fills it in between.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Standard error as long as somebody reads it.
 pub(crate) struct LossyStderr {
     patience: Duration,
 }
 
 impl LossyStderr {
-    /// Waits this long for a reader, then drops what it has.
+    /// Waits this long for room, then drops the output.
     pub(crate) fn new(patience: Duration) -> Self {
         Self { patience }
     }
 
-    /// Writes one piece if it can be written without waiting.
+    /// Writes one piece if that does not block.
     fn try_write(piece: &[u8]) -> io::Result<bool> {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let stderr = io::stderr();
         let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // A stream that cannot be asked is written to as before.
+        // A stream that cannot be polled is simply written to.
         if poll(&mut room, Some(&at_once)).is_ok_and(|ready| ready == 0) {
             return Ok(false);
         }

@@ -1,4 +1,4 @@
-//! The command: read configuration, put the parts together, run, report.
+//! The `tsugi` command: parse the command line, run it, exit with its code.
 
 mod app;
 mod atomic_file;
@@ -8,7 +8,7 @@ mod cli;
 mod command;
 #[cfg_attr(
     not(test),
-    expect(dead_code, reason = "the reference pages, which tests write, say what nothing else reads")
+    expect(dead_code, reason = "fields used only by the generated reference pages, which tests write")
 )]
 mod config;
 mod doctor;
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 #[cfg(test)]
 tsugi_process::guardian_before_main!();
 
-/// The servers are elsewhere; two threads are enough to talk to them, unless many callers do.
+/// The work is done by the servers, so two threads suffice for a command. A service uses all cores.
 const THREADS: usize = 2;
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Err(error) => return app::cannot_start(&error).into(),
     };
     let exit = runtime.block_on(app::run(cli));
-    // A thread may still wait for a key that nobody will press.
+    // A thread may still block on terminal input; waiting for it would hang the exit.
     runtime.shutdown_background();
     exit.into()
 }

@@ -1,4 +1,4 @@
-//! Where words go: data to stdout, talk to stderr, colours and progress only where a person watches.
+//! Output: data to stdout, messages to stderr, colours and progress only on a terminal.
 
 pub(crate) mod progress;
 pub(crate) mod style;
@@ -17,10 +17,9 @@ use table::TextTable;
 
 use crate::lossy_stderr::LossyStderr;
 
-/// How long talk waits for whoever reads it: a service whose reader is stuck must still stop when it is told to.
+/// How long a message waits for a stuck reader. A service must still be able to stop.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
     /// For people.
@@ -29,23 +28,20 @@ pub(crate) enum OutputFormat {
     Json,
 }
 
-/// The two streams of the command.
 pub(crate) struct CommandOutput {
     form: OutputFormat,
     data: OutputStream,
     talk: OutputStream,
 }
 
-/// One stream.
 pub(crate) struct OutputStream {
     writer: Mutex<Box<dyn Write + Send>>,
-    /// Whether a person watches.
+    /// Whether it is a terminal.
     watched: bool,
     paint: TextPaint,
 }
 
 impl OutputStream {
-    /// A stream; colours follow the environment.
     pub(crate) fn new(writer: Box<dyn Write + Send>, watched: bool, environment: &Environment) -> Self {
         OutputStream { writer: Mutex::new(writer), watched, paint: TextPaint::new(wants_colour(environment, watched)) }
     }
@@ -60,7 +56,7 @@ impl OutputStream {
     }
 }
 
-/// `NO_COLOR` wins, then `CLICOLOR_FORCE`, then whether anyone watches on a terminal that can.
+/// `NO_COLOR` wins, then `CLICOLOR_FORCE`, then whether it is a terminal with colours.
 fn wants_colour(environment: &Environment, watched: bool) -> bool {
     let forced = environment.filled(CLICOLOR_FORCE.name).is_some_and(|value| value != "0");
     let dumb = environment.get("TERM") == Some("dumb");
@@ -68,41 +64,37 @@ fn wants_colour(environment: &Environment, watched: bool) -> bool {
 }
 
 impl CommandOutput {
-    /// The streams of this process.
     pub(crate) fn of_process(form: OutputFormat, environment: &Environment) -> Self {
         let data = OutputStream::new(Box::new(io::stdout()), io::stdout().is_terminal(), environment);
         let talk = OutputStream::new(Box::new(LossyStderr::new(PATIENCE)), io::stderr().is_terminal(), environment);
         CommandOutput::new(form, data, talk)
     }
 
-    /// These streams.
     pub(crate) fn new(form: OutputFormat, data: OutputStream, talk: OutputStream) -> Self {
         CommandOutput { form, data, talk }
     }
 
-    /// How data is to be printed.
     pub(crate) fn form(&self) -> OutputFormat {
         self.form
     }
 
-    /// Whether someone is there to be asked.
+    /// Whether a person can be prompted.
     pub(crate) fn is_interactive(&self) -> bool {
         self.talk.watched && self.form == OutputFormat::Text && io::stdin().is_terminal()
     }
 
-    /// Prints data. On a terminal, control characters are shown instead of obeyed, since the data is a
-    /// server's; in a pipe every byte goes through. A reader that went away is an error to stop on.
+    /// Prints data. On a terminal, control characters are replaced, since the data is a server's; in a pipe every byte
+    /// is kept. A closed pipe is an error, which ends the command.
     pub(crate) fn data(&self, text: &str) -> io::Result<()> {
-        if self.data.watched { self.data.write(&without_control_characters(text)) } else { self.data.write(text) }
+        if self.data.watched { self.data.write(&printable(text)) } else { self.data.write(text) }
     }
 
-    /// Prints data in colours of ours; whatever a server said in it must have been made harmless.
+    /// Prints data with our colours. Text from a server in it must be [`printable`].
     pub(crate) fn painted(&self, make: impl FnOnce(TextPaint) -> String) -> io::Result<()> {
         self.data.write(&make(self.data.paint))
     }
 
-    /// Prints what we laid out ourselves, in colours where they are wanted. What is somebody else's in it must have
-    /// been made harmless.
+    /// Prints a page of our own layout. Foreign text in it must be [`printable`].
     pub(crate) fn page(&self, make: impl FnOnce(TextPaint) -> String) -> io::Result<()> {
         self.data.write(&make(self.data.paint))
     }
@@ -114,7 +106,6 @@ impl CommandOutput {
         writer.flush()
     }
 
-    /// Whether data goes to a terminal.
     pub(crate) fn is_data_watched(&self) -> bool {
         self.data.watched
     }
@@ -130,19 +121,19 @@ impl CommandOutput {
         self.data.write(&table.render(self.data.paint, self.data.watched))
     }
 
-    /// Says something to whoever watches. If nobody can hear it, nothing is lost.
+    /// Prints a message to stderr. A failure to print it is ignored.
     pub(crate) fn message(&self, make: impl FnOnce(TextPaint) -> String) {
         let _ = self.talk.write(&make(self.talk.paint));
     }
 
-    /// Progress of long work; silent unless a person watches.
+    /// A progress display; hidden unless stderr is a terminal.
     pub(crate) fn progress(&self, message: &str, steps: Option<u64>) -> ProgressLine {
         ProgressLine::new(self.talk.watched && self.form == OutputFormat::Text, message, steps)
     }
 }
 
-/// The text with control characters made visible.
-fn without_control_characters(text: &str) -> String {
+/// The text with control characters replaced, so that text from a server cannot control the terminal.
+pub(crate) fn printable(text: &str) -> String {
     let shown = |character: char| match character {
         '\n' | '\t' => character,
         other if other.is_control() => '\u{fffd}',

@@ -1,15 +1,76 @@
-//! How a failure reads for people, and with which code the command ends.
+//! The text of every failure and warning for people, and the exit codes.
 
 pub(crate) mod exit;
 
 use std::fmt::Write as _;
 
-use tsugi_protocol::answer::{Fault, SentState};
+use tsugi_protocol::answer::{Fault, FaultReason, SentState};
+use tsugi_protocol::rpc::{RpcError, code};
 
 use crate::config::problem::{ConfigProblem, ConfigProblems};
+use crate::failure::{CommandFailure, UsageError};
 use crate::output::style::TextPaint;
+use crate::output::{CommandOutput, printable};
 
-/// The problems of a configuration, each with its place and its hint, and how many there are.
+/// The text of a command's failure.
+pub(crate) fn failure(failure: &CommandFailure, paint: TextPaint) -> String {
+    match failure {
+        CommandFailure::Problems(list) => problems(list, paint),
+        CommandFailure::Usage(usage) => self::usage(usage, paint),
+        CommandFailure::Fault(one) => fault(one, paint),
+        CommandFailure::Upstream { subject, error } => upstream(subject, error, paint),
+        CommandFailure::Output(error) => format!("{}: cannot write the output: {error}", paint.error("error")),
+        CommandFailure::Interrupted => paint.faint("interrupted"),
+        CommandFailure::Reported(_) => String::new(),
+    }
+}
+
+fn usage(usage: &UsageError, paint: TextPaint) -> String {
+    let mut lines = vec![format!("{}: {}", paint.error("error"), usage.message)];
+    lines.extend(usage.details.iter().map(|detail| format!("  {detail}")));
+    lines.extend(usage.hint.iter().map(|hint| format!("{}: {hint}", paint.hint("hint"))));
+    lines.join("\n")
+}
+
+/// A server's own error: its message, its code, and its data as far as a person can use it.
+fn upstream(subject: &str, error: &RpcError, paint: TextPaint) -> String {
+    let label = paint.error("error");
+    let mut text = format!("{label}: {subject}: {} ({})", printable(&error.message()), error.code());
+    if let Some(data) = error.data().filter(|data| !data.is_null()) {
+        let _ = write!(text, "\n  {}", paint.faint(printable(data.as_str())));
+    }
+    if let Some(hint) = capability_hint(error) {
+        let _ = write!(text, "\n{}: {hint}", paint.hint("hint"));
+    }
+    text
+}
+
+/// What to try when the server needs a capability that the command lacks, named in the error's data.
+fn capability_hint(error: &RpcError) -> Option<&'static str> {
+    if error.code() != code::MISSING_CLIENT_CAPABILITY {
+        return None;
+    }
+    let required = error.data_object().and_then(|data| data.get_object("requiredCapabilities"))?;
+    match () {
+        () if required.has("roots") => Some("name the directories with --root"),
+        () if required.has("sampling") => Some("the command has no model; call the tool from an agent"),
+        () => None,
+    }
+}
+
+/// Warns of servers that failed while the command goes on without them.
+pub(crate) fn warn_all(output: &CommandOutput, faults: &[Fault]) {
+    for fault in faults {
+        output.message(|paint| warning(fault, paint));
+    }
+}
+
+/// The text of a fault that does not end the command.
+pub(crate) fn warning(fault: &Fault, paint: TextPaint) -> String {
+    labelled_fault(&paint.warning("warning"), fault, paint)
+}
+
+/// The problems of a configuration, each with its location and its hint, and their number.
 pub(crate) fn problems(problems: &ConfigProblems, paint: TextPaint) -> String {
     let mut text: Vec<String> =
         problems.0.iter().map(|problem| labelled(&paint.error("error"), problem, paint)).collect();
@@ -19,7 +80,7 @@ pub(crate) fn problems(problems: &ConfigProblems, paint: TextPaint) -> String {
     text.join("\n\n")
 }
 
-/// What should be looked at, although it can be used.
+/// Problems of a configuration that can be used all the same.
 pub(crate) fn warnings(warnings: &[ConfigProblem], paint: TextPaint) -> String {
     let text: Vec<String> =
         warnings.iter().map(|warning| labelled(&paint.warning("warning"), warning, paint)).collect();
@@ -36,9 +97,13 @@ fn labelled(label: &str, problem: &ConfigProblem, paint: TextPaint) -> String {
     format!("{label}: {}", lines.join("\n"))
 }
 
-/// A failure of a call: what happened, to which thing, what the process said last, and what to try.
+/// What failed, on which thing, the last output of the process, and what to try.
 pub(crate) fn fault(fault: &Fault, paint: TextPaint) -> String {
-    let mut text = format!("{}: {}", paint.error("error"), headline(fault));
+    labelled_fault(&paint.error("error"), fault, paint)
+}
+
+fn labelled_fault(label: &str, fault: &Fault, paint: TextPaint) -> String {
+    let mut text = format!("{label}: {}", headline(fault));
     let facts = format!("{}{}", fault.code.as_str(), effect(fault));
     let _ = write!(text, "\n  {}", paint.faint(facts));
     if let Some(process) = &fault.process {
@@ -48,7 +113,7 @@ pub(crate) fn fault(fault: &Fault, paint: TextPaint) -> String {
     }
     let mut outer = fault;
     while let Some(inner) = outer.cause.as_deref() {
-        // Often the outer words quote the inner ones.
+        // The outer message often quotes the inner one; saying it twice helps no reader.
         if !outer.message.contains(&inner.message) {
             let _ = write!(text, "\n  because {}", headline(inner));
         }
@@ -65,30 +130,23 @@ fn headline(fault: &Fault) -> String {
     printable(&format!("{fault}{tool}"))
 }
 
-/// What an address without its path answers to everything that is sent to it.
-const NOT_AN_ENDPOINT: &str = "the server answered 405";
-
-/// The hint of the fault, or of what lies behind it.
+/// The hint of the fault, or of its cause.
 fn hint(fault: &Fault) -> Option<&str> {
     let said = fault.hint.as_deref().or_else(|| fault.cause.as_deref().and_then(hint));
     said.or_else(|| {
-        let is_elsewhere = fault.message.contains(NOT_AN_ENDPOINT);
-        is_elsewhere.then_some("look at the path: a tsugi gateway answers MCP at its address with /mcp behind it")
+        // What an address without its path answers to every POST.
+        let is_elsewhere = fault.root_reason() == Some(FaultReason::HttpStatus(405));
+        is_elsewhere.then_some("check the path: a tsugi gateway answers MCP at its address followed by /mcp")
     })
 }
 
-/// What is known about the effect, where it matters to whoever would try again.
+/// What is known about the call's effect, for a caller that would try again.
 fn effect(fault: &Fault) -> &'static str {
     match fault.sent {
         SentState::Unknown => ", it may have had an effect",
         SentState::Failed => "",
         SentState::NotSent => ", nothing was sent",
     }
-}
-
-/// A server's words may not reach the terminal as commands.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Asks the person at the terminal: forms, addresses, and single values that are missing.
+//! Prompts on the terminal: forms, addresses, and single missing values.
 
 pub(crate) mod form;
 mod format;
@@ -14,18 +14,16 @@ use crate::failure::CommandFailure;
 use form::{FormField, QuestionForm};
 use prompt::TerminalPrompt;
 
-/// What a person did with a question.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum UserReaction {
     /// Answered it; a form has content.
     Accept(Option<Map<String, Value>>),
-    /// Said no.
     Decline,
     /// Did not want to choose.
     Cancel,
 }
 
-/// How the terminal was before we asked anything.
+/// The terminal settings before the first prompt.
 static BEFORE: OnceLock<Termios> = OnceLock::new();
 
 /// Runs a dialogue on a thread of its own, since reading a terminal blocks. A person who presses Ctrl-C interrupts
@@ -44,7 +42,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Leaves the terminal as it was, also when a dialogue was cut off.
+/// Restores the terminal settings, even after an interrupted prompt.
 pub(crate) fn restore() {
     if let Some(before) = BEFORE.get() {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);

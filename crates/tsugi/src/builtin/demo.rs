@@ -14,7 +14,7 @@ use tsugi_protocol::serve::{
     PromptOutput, ResourceBuilder, ResourceContents, StructuredOutput, TemplateBuilder, ToolBuilder,
 };
 
-/// What the server says about itself, to models and in its resource.
+/// The description of the server, for models and in its resource.
 const ABOUT: &str = "A small server that is part of tsugi, to try things with. Nothing it does has an effect anywhere.";
 /// A wait has at most this many seconds, and this many reports.
 const LONGEST_WAIT: f64 = 60.0;
@@ -51,7 +51,7 @@ pub(crate) fn server() -> Arc<InProcessServer> {
         .build()
 }
 
-/// How many bits a number has is nothing that a caller needs to know.
+/// Removes `format` keywords such as `uint8`: callers need only the range.
 fn without_formats(schema: &mut schemars::Schema) {
     let properties = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
     for property in properties.into_iter().flat_map(|properties| properties.values_mut()) {

@@ -1,4 +1,4 @@
-//! The project-management server as part of a gateway, where a caller's key or token names its agent.
+//! The built-in project-management server: a caller's key or token names its agent.
 
 mod board;
 
@@ -17,7 +17,7 @@ use tsugi_protocol::serve::InProcessServer;
 
 pub(crate) use board::PmBoards;
 
-/// What may stand in `args`.
+/// The `args` of its entry.
 #[derive(Clone, Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct BuiltinPmArgs {
@@ -34,7 +34,7 @@ struct BuiltinPmArgs {
 }
 
 impl PmBoards {
-    /// The server of this name. Its database is opened by the first call, since making a server may not wait.
+    /// Creates a server. Its database is opened by the first call, because this function must not wait.
     pub(crate) fn server_of(&self, name: &str, args: &[String]) -> Result<Arc<dyn Answer>, Fault> {
         let args = BuiltinPmArgs::try_parse_from(args).map_err(|error| {
             Fault::new(FaultCode::ConfigInvalid, error.to_string().lines().next().unwrap_or_default())
@@ -58,7 +58,7 @@ impl PmBoards {
     }
 }
 
-/// Where the database lies when nobody says so.
+/// The default database.
 pub(crate) fn default_file() -> Result<PathBuf, Fault> {
     let filled = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let base = filled("XDG_STATE_HOME")
@@ -70,7 +70,7 @@ pub(crate) fn default_file() -> Result<PathBuf, Fault> {
 
 struct LazyPmServer(Arc<PmServerState>);
 
-/// One server, what it was told, and what it opened.
+/// One server: its arguments, and what was opened from them.
 struct PmServerState {
     name: String,
     args: BuiltinPmArgs,
@@ -97,7 +97,6 @@ impl Answer for LazyPmServer {
 }
 
 impl PmServerState {
-    /// The open database.
     async fn pm(&self) -> Result<&Pm, Fault> {
         self.pm.get_or_try_init(|| self.open()).await
     }

@@ -1,4 +1,4 @@
-//! `tsugi batch`: many calls at once, their results in the order of the calls.
+//! `tsugi batch`: many calls at once, with results in the order of the calls.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,20 +11,21 @@ use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome};
 use tsugi_protocol::json::RawJson;
 
 use super::input::{duration, read_stdin};
-use crate::app::{App, is_shown_as, named, offers, own_name, profile, select};
+use crate::app::{App, StartOptions, is_shown_as, named, offers, own_name, select};
 use crate::config::layer::LoadedConfig;
 use crate::config::settings::ServerSettings;
 use crate::failure::CommandFailure;
 use crate::interactive_call::InteractiveCall;
-use crate::locate::{ReachedServer, reach, split_server_name, warn_all};
+use crate::locate::{ReachedServer, reach, split_server_name};
+use crate::report;
 use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
 Each call is an object: {\"server\": …, \"tool\": …, \"arguments\": {…}}.
-`server` may be left out, or stand in the tool's name (server/name).
+`server` is optional and may be part of the tool's name (server/name).
 `toolName` means `tool`; `params` and `input` mean `arguments`.
 An array of calls gives an array of results; calls line by line give results line by line.
-A call that fails does not stop the others. What a server asks meanwhile is declined.
+A call that fails does not stop the others. Servers' questions are declined.
 
 Examples:
   tsugi batch calls.json
@@ -36,13 +37,13 @@ Examples:
 pub(crate) struct BatchArgs {
     /// A file with the calls, as a JSON array or one per line; `-` is stdin
     file: String,
-    /// Print data only, which is what it prints anyway
+    /// Accepted for consistency: the output is always JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// How many run at the same time; `options.maxParallel` if absent
+    /// How many calls run at once [default: `options.maxParallel`]
     #[arg(long, value_name = "COUNT")]
     max_parallel: Option<std::num::NonZeroUsize>,
-    /// How long each server may be silent, such as 90s, 5m or 500ms
+    /// How long a call may be silent, such as 90s, 5m or 500ms
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<std::time::Duration>,
 }
@@ -69,11 +70,11 @@ pub(crate) async fn run(app: &App, args: &BatchArgs) -> Result<CommandExit, Comm
     let calls = read(app, &args.file)?;
     let loaded = app.configuration()?;
     let wanted = wanted(app, &loaded, &calls.entries)?;
-    let started = app.start_as(&loaded.settings, &wanted, profile(false));
-    warn_all(app, &started.failed);
+    let started = app.start(&loaded.settings, &wanted, &StartOptions::default());
+    report::warn_all(&app.output, &started.failed);
     let reached = reach(app, started.servers, |_, _| false).await;
     let faults: Vec<Fault> = reached.iter().filter_map(|one| one.catalog.as_ref().err().cloned()).collect();
-    warn_all(app, &faults);
+    report::warn_all(&app.output, &faults);
     let talk = InteractiveCall::non_interactive(app).with_timeout(args.timeout);
     let limit = args.max_parallel.map_or(loaded.settings.options.max_parallel, std::num::NonZeroUsize::get);
     let worker = BatchWorker { loaded: &loaded, reached: &reached, failed: &started.failed, talk: &talk };
@@ -83,7 +84,7 @@ pub(crate) async fn run(app: &App, args: &BatchArgs) -> Result<CommandExit, Comm
     let mut results = futures_util::stream::iter(running).buffer_unordered(limit.max(1));
     let mut exit = CommandExit::Success;
     let mut all = Vec::new();
-    // A call that takes long holds up no other, but the results come in the order of the calls.
+    // Calls run in parallel; a result waits here until those before it are printed.
     let (mut early, mut next) = (HashMap::new(), 0);
     while let Some((number, done)) = results.next().await {
         progress.step();
@@ -103,7 +104,7 @@ pub(crate) async fn run(app: &App, args: &BatchArgs) -> Result<CommandExit, Comm
     Ok(exit)
 }
 
-/// Only the servers that the calls name, where each names one; all otherwise.
+/// The servers that the calls name, if each call names one; otherwise all.
 fn wanted<'a>(
     app: &App,
     loaded: &'a LoadedConfig,
@@ -113,7 +114,7 @@ fn wanted<'a>(
     let Some(mut names) = names else { return select(loaded, app.chosen(loaded)) };
     names.sort_unstable();
     names.dedup();
-    // A name that is not there fails its own call and not the others.
+    // An unknown name fails only its own call.
     Ok(names.into_iter().filter_map(|name| named(loaded, name).ok()).collect())
 }
 
@@ -127,7 +128,6 @@ impl BatchEntry {
     }
 }
 
-/// Makes the calls.
 struct BatchWorker<'a> {
     loaded: &'a LoadedConfig,
     reached: &'a [ReachedServer],
@@ -136,7 +136,7 @@ struct BatchWorker<'a> {
 }
 
 impl BatchWorker<'_> {
-    /// One call, with its result as data and how it would end a command of its own.
+    /// One call: its result, and the exit code that it alone would have.
     async fn call(&self, entry: BatchEntry) -> (ToolResult, CommandExit) {
         let started = Instant::now();
         let (name, tool) = entry.place(self.loaded);
@@ -176,7 +176,7 @@ impl BatchWorker<'_> {
         }
     }
 
-    /// The server for a call. One that failed is found too: its failure is then the call's.
+    /// The server for a call, or the failure of the server that the call names.
     fn find(&self, name: Option<&str>, tool: &str) -> Result<&ReachedServer, Fault> {
         let Some(name) = name else { return self.holder(tool) };
         if let Some(fault) = self.failed.iter().find(|fault| fault.server.as_deref() == Some(name)) {

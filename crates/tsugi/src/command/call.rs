@@ -1,4 +1,4 @@
-//! `tsugi call`: one tool, called with checked arguments, its result printed for people or as it came.
+//! `tsugi call`: calls one tool with checked arguments and prints its result.
 
 use serde_json::{Map, Value};
 use tsugi_protocol::answer::Call;
@@ -19,13 +19,13 @@ Arguments are typed by the tool's schema:
   name=text  weight_kg=70  dry_run=true    text, numbers, booleans
   tags=a tags=b  tags='[\"a\",\"b\"]'          arrays, by repeating or as JSON
   address.city=Ōtsu  address='{…}'         objects, by dots or as JSON
-  count:=5                                 JSON as written, whatever the schema says
+  count:=5                                 JSON as written, regardless of the schema
 
-What is missing is asked for on a terminal, and so is what the server asks for meanwhile.
+On a terminal, missing arguments are prompted for, and so are the questions of the server.
 
-The blocks of the result are printed in their order, each beginning a line: texts as the server
-wrote them (on a terminal, JSON gets line breaks), images and audio by kind and size, links by
-address; where there is no block, the structured content. --json prints the result as it came.
+The content blocks of the result are printed in order, each on a new line: text unchanged (on a
+terminal, JSON is indented), images and audio as type and size, links as addresses. Without blocks,
+the structured content is printed. --json prints the raw result.
 
 Examples:
   tsugi call demo/calculate-bmi weight_kg=70 height_m=1.75
@@ -39,7 +39,7 @@ Examples:
 pub(crate) struct CallArgs {
     /// The tool: its name, or server/name
     pub(crate) tool: String,
-    /// Its arguments; `-` reads them from stdin as a JSON object
+    /// The tool's arguments; `-` reads a JSON object from stdin
     #[arg(value_name = "KEY=VALUE")]
     arguments: Vec<String>,
     #[command(flatten)]
@@ -47,7 +47,6 @@ pub(crate) struct CallArgs {
 }
 
 impl CallArgs {
-    /// Whether only data is to be printed.
     pub(crate) fn is_json(&self) -> bool {
         self.flags.is_json()
     }
@@ -74,7 +73,7 @@ pub(crate) async fn run(app: &App, args: CallArgs) -> Result<CommandExit, Comman
     Ok(if is_error { CommandExit::Failed } else { CommandExit::Success })
 }
 
-/// The arguments, with what was missing asked for, and checked.
+/// The checked arguments, after asking for missing ones.
 async fn complete(
     talk: &InteractiveCall<'_>,
     found: &LocatedOffer,
@@ -106,14 +105,14 @@ async fn ask(missing: Vec<MissingArgument>) -> Result<Map<String, Value>, Comman
     terminal::blocking(move || terminal::ask(&fields)).await
 }
 
-/// Says what is missing, each with what it takes and what it is.
+/// Lists the missing arguments, each with its type and description.
 pub(super) fn lacking(subject: &str, missing: &[MissingArgument]) -> CommandFailure {
     let width = missing.iter().map(|missing| missing.name.len()).max().unwrap_or_default();
     let line = |missing: &MissingArgument| {
         let takes = missing.shape.describe();
         let description =
             missing.shape.description().map(|text| format!("  {}", text.replace('\n', " "))).unwrap_or_default();
-        crate::failure::printable(&format!("{:width$}  {takes}{description}", missing.name))
+        crate::output::printable(&format!("{:width$}  {takes}{description}", missing.name))
     };
     let words: Vec<String> = missing.iter().map(|missing| format!("{}=…", missing.name)).collect();
     let count = match missing.len() {

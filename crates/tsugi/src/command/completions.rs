@@ -1,4 +1,4 @@
-//! `tsugi completions` and `tsugi man`: what shells and `man` want to know, made from the command line itself.
+//! `tsugi completions` and `tsugi man`: generated from the definition of the command line.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::cli::{CommandLine, NoServerFlags};
 use crate::failure::CommandFailure;
 use crate::report::exit::CommandExit;
 
-/// Write the completions for a shell
+/// Print shell completions
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "Examples:\n  tsugi completions bash > ~/.local/share/bash-completion/completions/tsugi\n  tsugi completions zsh > ~/.zfunc/_tsugi\n  tsugi completions fish > ~/.config/fish/completions/tsugi.fish"
@@ -31,7 +31,7 @@ pub(crate) fn run(app: &App, args: &CompletionsArgs) -> Result<CommandExit, Comm
     Ok(CommandExit::Success)
 }
 
-/// Write the manual page, or one for each command
+/// Print the manual page, or write one for each command
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "Examples:\n  tsugi man | man -l -\n  tsugi man --directory ~/.local/share/man/man1      then: man tsugi-serve"
@@ -44,7 +44,6 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// The manual page.
 pub(crate) fn manual(app: &App, args: &ManArgs) -> Result<CommandExit, CommandFailure> {
     if let Some(directory) = &args.directory {
         let written =

@@ -1,4 +1,4 @@
-//! `tsugi export`: the configured servers as a file of another program.
+//! `tsugi export`: writes the configured servers in another program's format.
 
 use std::path::PathBuf;
 
@@ -17,8 +17,8 @@ use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
 Known programs: claude, claude-desktop, cursor, vscode, gemini, codex, windsurf, zed.
-References such as ${TOKEN} stay references, in that program's own way of writing them; no secret is written.
-To have a program use tsugi itself, see `tsugi init --write-clients`.
+References such as ${TOKEN} stay references, in that program's syntax; no secret is written.
+To point a program at tsugi itself, see `tsugi init --write-clients`.
 
 Examples:
   tsugi export claude > .mcp.json
@@ -36,7 +36,7 @@ pub(crate) struct ExportArgs {
     /// Write to this file instead of stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long, requires = "output")]
     force: bool,
     /// Print data only

@@ -1,4 +1,4 @@
-//! What the commands that make one call take: arguments as words, as JSON or from stdin, a limit, and roots.
+//! The flags of commands that make one call: arguments, timeout and roots.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -7,27 +7,25 @@ use std::time::Duration;
 use crate::app::App;
 use crate::config::parse;
 use crate::failure::CommandFailure;
-use crate::tool_arguments::{self, ArgumentError, ArgumentObject};
+use crate::tool_arguments::{self, ArgumentObject};
 
-/// The word that stands for standard input.
 const STDIN: &str = "-";
 
 /// Flags of a command that makes one call.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CallFlags {
-    /// Print the raw MCP result and nothing else; an object that follows is taken as the arguments
+    /// Print only the raw MCP result; a JSON object after the flag gives the arguments
     #[arg(long, value_name = "OBJECT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) json: Vec<String>,
     /// How long the server may be silent, such as 90s, 5m or 500ms; progress restarts the clock
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Tell a server that asks for roots this directory; the current one if none is given
+    /// A directory for servers that ask for roots [default without a value: the current directory]
     #[arg(long = "root", value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
     pub(crate) roots: Vec<PathBuf>,
 }
 
 impl CallFlags {
-    /// Whether only data is to be printed.
     pub(crate) fn is_json(&self) -> bool {
         !self.json.is_empty()
     }
@@ -58,7 +56,6 @@ impl CallFlags {
     }
 }
 
-/// All of standard input.
 pub(crate) fn read_stdin() -> Result<String, CommandFailure> {
     let mut text = String::new();
     match std::io::stdin().read_to_string(&mut text) {
@@ -74,14 +71,4 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("expected a unit, such as {text}s or {text}ms"));
     }
     parse::positive_duration(text).map_err(|expected| format!("expected {}", expected.what))
-}
-
-impl From<ArgumentError> for CommandFailure {
-    fn from(misfit: ArgumentError) -> Self {
-        let failure = CommandFailure::usage(misfit.message);
-        match misfit.hint {
-            Some(hint) => failure.with_hint(hint),
-            None => failure,
-        }
-    }
 }

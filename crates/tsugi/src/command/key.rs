@@ -20,12 +20,12 @@ Examples:
   tsugi key add ann                              prints the key, once
   tsugi key add ci --allow 'files/read*' --per-minute 60 --max-in-flight 4
   tsugi key add ops --admin                      may also control servers
-  tsugi key add wall --read-only                 may look at the dashboard and touch nothing
+  tsugi key add wall --read-only                 may only view the dashboard
   tsugi key revoke ann
 
-As soon as there is a key, every caller of `tsugi serve` needs one; a running gateway notices changes at once.";
+Once a key exists, every caller of `tsugi serve` needs one. A running gateway picks up changes at once.";
 
-/// Make, list and revoke the keys with which callers come in
+/// Create, list and revoke the API keys of callers
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct KeyArgs {
@@ -40,25 +40,25 @@ pub(crate) struct KeyArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeyCommand {
-    /// Make a key and print it; only its hash is kept
+    /// Create a key and print it once; only its hash is stored
     Add(AddKeyArgs),
     /// List the keys
     List,
-    /// Take a key back
+    /// Revoke a key
     Revoke {
-        /// Whose key
+        /// The key's name
         name: String,
     },
 }
 
 #[derive(Debug, clap::Args)]
 struct AddKeyArgs {
-    /// Whose key it is; appears in logs
+    /// The name of the key; appears in logs
     name: String,
-    /// It may also control servers
+    /// The key may also control servers
     #[arg(long)]
     admin: bool,
-    /// It may look at the dashboard, and neither call nor control anything
+    /// Only the dashboard, without calls or control
     #[arg(long, conflicts_with = "admin")]
     read_only: bool,
     /// Only these tools: a glob over server/tool; may be repeated
@@ -73,7 +73,7 @@ struct AddKeyArgs {
     /// Calls at the same time at most
     #[arg(long, value_name = "NUMBER", value_parser = positive::<usize>)]
     max_in_flight: Option<usize>,
-    /// Keep nothing; print the key and its hash for `gateway.auth.keys`
+    /// Print the key and its hash for `gateway.auth.keys` without storing it
     #[arg(long)]
     print: bool,
 }
@@ -82,7 +82,7 @@ fn glob(text: &str) -> Result<String, String> {
     parse::glob(text).map_err(|expected| format!("expected {}", expected.what))
 }
 
-/// As in the configuration: a limit of nothing would be a key that opens nothing.
+/// A limit of zero would make the key useless.
 fn positive<T: std::str::FromStr + Default + PartialEq>(text: &str) -> Result<T, String> {
     parse::positive(text).map_err(|expected| format!("expected {}", expected.what))
 }
@@ -136,7 +136,7 @@ impl AddKeyArgs {
     }
 }
 
-/// Calls carry a key's name and nothing else of it, so two keys of one name could not be told apart.
+/// Calls carry only the name of their key, so names must be unique.
 fn expect_free(app: &App, name: &str) -> Result<(), CommandFailure> {
     // A configuration that cannot be read is a matter for `tsugi check`; a gateway goes by the same rule.
     let Ok(loaded) = layer::load(&app.wish(), &app.context) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! `tsugi logs`: the last lines that a server of a running gateway wrote to its standard error, and those to come.
+//! `tsugi logs`: the standard error of a server of a running gateway, so far and as it comes.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use crate::gateway_client::{GatewayClient, GatewayFlags};
 use crate::output::OutputFormat;
 use crate::report::exit::CommandExit;
 
-/// How often to look for more.
+/// The polling interval of `--follow`.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// How many lines to look at for what is new: as many as a burst between two looks may have.
+/// How many lines each poll fetches. A burst longer than this loses lines.
 const WINDOW: usize = 2000;
 
 const EXAMPLES: &str = "\
-What a process said before it crashed stays when the server was started again: a line divides the two.
+The output of a crashed process is kept when the server restarts; a line separates the two.
 
 Examples:
   tsugi logs files
   tsugi logs files -f
   tsugi logs files --lines 500";
 
-/// Show what a server of a running gateway wrote to its standard error
+/// Show the standard error of a server of a running gateway
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct LogsArgs {
     /// The server
     #[arg(value_name = "SERVER")]
     name: String,
-    /// How many lines at most
+    /// Show at most this many lines
     #[arg(long, short = 'n', default_value_t = 100)]
     lines: usize,
-    /// Go on with what it writes from now on, until interrupted
+    /// Keep printing new lines until interrupted
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
@@ -94,7 +94,7 @@ fn print(app: &App, lines: &[String]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// What stands behind the part that was there before; everything, if nothing of that is left.
+/// The lines after those seen before; all of them if none of those is left.
 fn fresh<'a>(seen: &[String], now: &'a [String]) -> &'a [String] {
     let longest = seen.len().min(now.len());
     let common = (1..=longest).rev().find(|count| seen[seen.len() - count..] == now[..*count]);

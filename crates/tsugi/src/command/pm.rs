@@ -24,8 +24,8 @@ use tsugi_pm::store::StoreLocation;
 use crate::app::App;
 use crate::builtin;
 use crate::cli::NoServerFlags;
-use crate::failure::{CommandFailure, printable};
-use crate::output::OutputFormat;
+use crate::failure::CommandFailure;
+use crate::output::{OutputFormat, printable};
 use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\

@@ -56,7 +56,7 @@ pub(crate) async fn run(app: &App, args: PromptArgs) -> Result<CommandExit, Comm
     Ok(CommandExit::Success)
 }
 
-/// The arguments, with what was missing asked for.
+/// The arguments, after asking for missing ones.
 async fn complete(
     talk: &InteractiveCall<'_>,
     found: &LocatedOffer,
@@ -79,7 +79,7 @@ async fn complete(
     Ok(object)
 }
 
-/// The arguments as text, which is all that MCP knows for prompts: a number is sent as it was written.
+/// Prompt arguments are text in MCP. A number is sent with the digits that were typed.
 fn texts(arguments: &ArgumentObject) -> Result<Map<String, Value>, CommandFailure> {
     arguments.iter().map(|(name, value)| Ok((name.to_owned(), text(name, value)?.into()))).collect()
 }
@@ -111,7 +111,7 @@ fn schema_of(prompt: &PromptDescription) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// The text of the messages; who speaks is said only where several do.
+/// The text of the messages; roles are shown only if there are several.
 fn messages(body: &JsonObject, reader: ResultReader) -> String {
     let messages: Vec<Value> = body.get("messages").and_then(|messages| messages.to_lossy().ok()).unwrap_or_default();
     let is_alone = messages.iter().all(|message| message["role"] == "user");

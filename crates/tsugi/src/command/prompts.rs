@@ -1,4 +1,4 @@
-//! `tsugi prompts`: the prompts there are, with the arguments each takes.
+//! `tsugi prompts`: lists prompts with their arguments.
 
 use serde_json::{Value, json};
 use tsugi_protocol::mcp::prompt::{PromptArgument, PromptDescription};
@@ -11,7 +11,7 @@ use crate::output::OutputFormat;
 use crate::output::table::TextTable;
 use crate::report::exit::CommandExit;
 
-/// List the prompts of the servers
+/// List prompts
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:\n  tsugi prompts\n  tsugi prompt demo/explain-bmi bmi=22.86")]
 pub(crate) struct PromptsArgs {

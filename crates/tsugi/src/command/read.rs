@@ -1,4 +1,4 @@
-//! `tsugi read`: the contents of one resource, found by its address.
+//! `tsugi read`: prints one resource, found by its URI.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::report::exit::CommandExit;
 /// Read a resource
 #[derive(Debug, clap::Args)]
 #[command(
-    after_long_help = "Binary contents are written as they are into a pipe or a file, and only named on a terminal.\n\nExamples:\n  tsugi read demo://about\n  tsugi read --server files file:///tmp/picture.png > picture.png"
+    after_long_help = "Binary contents are written unchanged to a pipe or file; on a terminal only type and size are shown.\n\nExamples:\n  tsugi read demo://about\n  tsugi read --server files file:///tmp/picture.png > picture.png"
 )]
 pub(crate) struct ReadArgs {
-    /// Its address
+    /// The URI
     uri: String,
-    /// Print the raw MCP result and nothing else
+    /// Print only the raw MCP result
     #[arg(long)]
     pub(crate) json: bool,
     /// How long the server may be silent, such as 90s, 5m or 500ms
@@ -46,8 +46,8 @@ pub(crate) async fn run(app: &App, args: ReadArgs) -> Result<CommandExit, Comman
     Ok(CommandExit::Success)
 }
 
-/// The servers to ask, the likeliest first: those that list the address, then those with a template of the same
-/// beginning, then everyone who has resources at all.
+/// The servers to ask, the likeliest first: those that list the URI; else those with a matching template prefix, then
+/// all others with resources.
 fn holders(ready: &[(Server, Arc<Catalog>)], uri: &str) -> Vec<Server> {
     let listing: Vec<Server> =
         ready.iter().filter(|(_, catalog)| lists(catalog, uri)).map(|(server, _)| server.clone()).collect();
@@ -74,7 +74,7 @@ fn begins_alike(template: &str, uri: &str) -> bool {
     !fixed.is_empty() && uri.starts_with(fixed)
 }
 
-/// Asks one after the other; reading changes nothing, so asking the wrong one does no harm.
+/// Asks one server after the other. Reading has no effects, so asking the wrong one is harmless.
 async fn read(talk: &InteractiveCall<'_>, servers: &[Server], uri: &str) -> Result<CompletedResult, CommandFailure> {
     let mut failure = None;
     for server in servers {

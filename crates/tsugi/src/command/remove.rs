@@ -1,4 +1,4 @@
-//! `tsugi remove`: one server less in the configuration, which otherwise stays as it was written.
+//! `tsugi remove`: removes a server from the configuration, and keeps everything else as written.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::report::exit::CommandExit;
 
 /// Remove a server from the configuration
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "Comments and the order of the file stay.\n\nExamples:\n  tsugi remove files")]
+#[command(after_long_help = "Comments and the order of the file are kept.\n\nExamples:\n  tsugi remove files")]
 pub(crate) struct RemoveArgs {
     #[command(flatten)]
     _no_servers: NoServerFlags,

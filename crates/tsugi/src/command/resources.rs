@@ -1,4 +1,4 @@
-//! `tsugi resources`: what there is to read, and the patterns of what could be.
+//! `tsugi resources`: lists resources and resource templates.
 
 use serde_json::{Value, json};
 use tsugi_protocol::mcp::resource::ResourceDescription;
@@ -11,7 +11,7 @@ use crate::output::OutputFormat;
 use crate::output::table::TextTable;
 use crate::report::exit::CommandExit;
 
-/// List the resources and resource templates of the servers
+/// List resources and resource templates
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "Addresses with {braces} are templates: fill them in to read one.\n\nExamples:\n  tsugi resources\n  tsugi read demo://about\n  tsugi read demo://bmi/70/1.75"

@@ -1,16 +1,16 @@
-//! `tsugi restart`: stops a server of a running gateway and starts it again.
+//! `tsugi restart`: restarts a server of a running gateway.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::app::App;
-use crate::failure::{CommandFailure, printable};
+use crate::failure::CommandFailure;
 use crate::gateway_client::{GatewayClient, GatewayFlags, PATIENCE};
-use crate::output::OutputFormat;
+use crate::output::{OutputFormat, printable};
 use crate::report::exit::CommandExit;
 
-/// Stop a server of a running gateway and start it again
+/// Restart a server of a running gateway
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:\n  tsugi restart files")]
 pub(crate) struct RestartArgs {
@@ -24,7 +24,7 @@ pub(crate) struct RestartArgs {
     pub(crate) json: bool,
 }
 
-/// How often to look whether it is there.
+/// The polling interval.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(app: &App, args: &RestartArgs) -> Result<CommandExit, CommandFailure> {
@@ -45,7 +45,7 @@ pub(crate) async fn run(app: &App, args: &RestartArgs) -> Result<CommandExit, Co
     Ok(if is_trouble(&state) { CommandExit::Unreachable } else { CommandExit::Success })
 }
 
-/// The server once it is connected, or once it is known why not. One that takes its time is shown as it is by then.
+/// The server once it has connected or failed. After [`PATIENCE`] it is shown as it is.
 async fn settled(remote: &GatewayClient, name: &str, mut server: Value) -> Result<Value, CommandFailure> {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while matches!(server["state"].as_str(), Some("connecting" | "initializing" | "draining")) {

@@ -1,4 +1,4 @@
-//! Results in words: text as it is (JSON indented where a person reads it), everything else named.
+//! Tool results as text: JSON indented on a terminal, binary content as type and size.
 
 use std::io;
 
@@ -6,9 +6,8 @@ use base64::Engine;
 use serde_json::Value;
 use tsugi_protocol::json::JsonObject;
 
-use crate::failure::printable;
-use crate::output::CommandOutput;
 use crate::output::style::TextPaint;
+use crate::output::{CommandOutput, printable};
 
 /// How a text that happens to be JSON is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +19,6 @@ pub(super) enum ResultReader {
 }
 
 impl ResultReader {
-    /// Whoever reads our data.
     pub(super) fn of(output: &CommandOutput) -> Self {
         if output.is_data_watched() { ResultReader::Person } else { ResultReader::Program }
     }

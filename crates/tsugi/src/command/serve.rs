@@ -1,4 +1,4 @@
-//! `tsugi serve`: every configured server behind one address, until someone asks it to stop.
+//! `tsugi serve`: serves every configured server at one address until it is stopped.
 
 pub(super) mod clients;
 mod key_watcher;
@@ -31,7 +31,7 @@ use crate::app::{App, profile_of_gateway};
 use crate::config::layer::LoadedConfig;
 use crate::config::parse;
 use crate::config::problem::ConfigProblem;
-use crate::failure::{CommandFailure, warning};
+use crate::failure::CommandFailure;
 use crate::gateway_record::{self, GatewayRecord, RecordLock};
 use crate::output::OutputFormat;
 use crate::report;
@@ -47,24 +47,24 @@ const EXAMPLES: &str = "\
 Examples:
   tsugi serve                                    the configured servers, or the built-in ones, at 127.0.0.1:7600
   tsugi serve --config team.yaml --listen 127.0.0.1:0
-  tsugi serve --command \"uvx mcp-server-time\"    one server on the spot
-  kill -HUP PID                                  read the configuration again; saving the file does the same
-  kill PID                                       stop when running calls have ended; twice: stop now";
+  tsugi serve --command \"uvx mcp-server-time\"    one ad-hoc server
+  kill -HUP PID                                  reload the configuration; saving the file does the same
+  kill PID                                       stop after running calls end; twice: stop now";
 
-/// Offer the servers to MCP clients, REST callers and agents at one address
+/// Serve the configured servers to MCP clients, REST callers and agents at one address
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// Where to listen, such as 127.0.0.1:7600 or 7600; port 0 takes a free one
+    /// Where to listen, such as 127.0.0.1:7600 or 7600; port 0 picks a free one
     #[arg(long, alias = "port", value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
-    /// Listen where others can reach it, although nobody has to say who they are
+    /// Allow an address that other machines can reach without requiring keys
     #[arg(long)]
     insecure: bool,
-    /// Show how to connect each client with everything there is to paste
+    /// Print the complete setup for each client
     #[arg(long)]
     print_clients: bool,
-    /// Print one line of JSON when it listens: its address, its process and its configuration
+    /// Print one line of JSON once it listens: address, process id and configuration file
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -74,7 +74,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl ServeArgs {
-    /// Puts what was said on the command line over what is written.
+    /// Applies the flags on top of the configuration.
     fn over(&self, mut loaded: LoadedConfig) -> LoadedConfig {
         let gateway = &mut loaded.settings.gateway;
         gateway.listen = self.listen.unwrap_or(gateway.listen);
@@ -83,10 +83,9 @@ impl ServeArgs {
     }
 }
 
-/// A server that is being connected, and what came of it.
+/// A server that is being connected, and the result.
 type ServerArrival = BoxFuture<'static, (Server, Result<Arc<Catalog>, Fault>)>;
 
-/// A gateway that runs.
 struct RunningGateway<'a> {
     app: &'a App,
     args: &'a ServeArgs,
@@ -97,13 +96,13 @@ struct RunningGateway<'a> {
     handle: GatewayHandle,
     doorkeeper: KeyWatcher,
     arrivals: FuturesUnordered<ServerArrival>,
-    /// Writes down servers that are added and removed over HTTP.
+    /// Persists servers that are added and removed over HTTP.
     keeper: Arc<ServerPersistence>,
-    /// What holds for servers that are added over HTTP.
+    /// The defaults of servers that are added over HTTP.
     terms: Arc<RwLock<PostedServerTerms>>,
-    /// Settings that will hold as soon as their servers are ready.
+    /// Settings that take effect once their servers are ready.
     coming: Option<PendingReload>,
-    /// Settings that could not be taken over. They may be tried again as they are.
+    /// Settings that were refused, kept for another try.
     refused: Option<LoadedConfig>,
 }
 
@@ -113,7 +112,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
     let loaded = app.configuration()?;
     let mut source = ConfigSource::watch(app, &loaded);
     let mut running = RunningGateway::start(app, args, args.over(loaded)).await?;
-    // Processes that an earlier run left when it was killed with its guardians.
+    // Processes left behind by an earlier run that was killed together with its guardians.
     tokio::task::spawn_blocking(tsugi_process::sweep_strays);
     let _record = publish_record(app, &running);
     running.print_welcome();
@@ -140,17 +139,17 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
     }
 }
 
-/// What follows upon the last server's arrival, such as writing down what it has, still belongs to the start.
+/// Work that follows the last server's arrival, such as writing its manifest, still belongs to the start.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// How often code is given back that was needed once; what is in use comes back within a millisecond.
+/// How often pages of rarely used code are released; pages in use come back within a millisecond.
 const TIDYING: Duration = Duration::from_secs(5);
 
-/// So many connections must have closed before the allocator is asked to give back what they held.
+/// How many connections must close before the allocator is asked to return their memory.
 const MANY_CONNECTIONS: usize = 256;
 
-/// A gateway lives for weeks, and most of its code is for its start, its configuration and rare requests. Nor must it
-/// hold for ever what it needed while thousands of clients listened.
+/// Most code serves only the start, the configuration and rare requests, while a gateway runs for weeks. Nor must it
+/// keep the memory that it needed while thousands of clients were connected.
 async fn tidy_memory(connections: impl Fn() -> usize) {
     tokio::time::sleep(SETTLING).await;
     let mut most = 0;
@@ -168,7 +167,7 @@ async fn tidy_memory(connections: impl Fn() -> usize) {
 }
 
 impl<'a> RunningGateway<'a> {
-    /// Listens, and has the servers start in the background.
+    /// Listens, and starts the servers in the background.
     async fn start(app: &'a App, args: &'a ServeArgs, loaded: LoadedConfig) -> Result<Self, CommandFailure> {
         let doorkeeper = KeyWatcher::new(app)?;
         let manager = app.manager(&loaded.settings, profile_of_gateway()).clone();
@@ -226,7 +225,7 @@ impl<'a> RunningGateway<'a> {
         });
     }
 
-    /// For a program that started us: one line, as soon as it can connect.
+    /// One line for a parent process, as soon as it can connect.
     fn print_address(&self) -> Result<(), CommandFailure> {
         if self.app.output.form() == OutputFormat::Json {
             let config = self.loaded.origin.path();
@@ -247,7 +246,7 @@ impl<'a> RunningGateway<'a> {
     fn report_arrival(&self, server: &Server, arrived: Result<Arc<Catalog>, Fault>) {
         match arrived {
             Err(_) if is_still_starting(server) => self.app.output.message(|paint| {
-                let told = format!("{}: it is still starting; `tsugi logs {0}` shows what it says", server.name());
+                let told = format!("{}: still starting; `tsugi logs {0}` shows its standard error", server.name());
                 format!("{}: {told}", paint.warning("warning"))
             }),
             Ok(_) if self.app.common.quiet => {}
@@ -257,11 +256,11 @@ impl<'a> RunningGateway<'a> {
                 let what = format!("{} {version}, {} tools", status.transport, catalog.tools.items.len());
                 format!("{}: connected {}", server.name(), paint.faint(format!("({what})")))
             }),
-            Err(fault) => self.app.output.message(|paint| warning(&fault, paint)),
+            Err(fault) => self.app.output.message(|paint| report::warning(&fault, paint)),
         }
     }
 
-    /// The keys that hold from now on; damaged ones change nothing.
+    /// Applies changed keys. A damaged file changes nothing.
     fn replace_keys(&mut self) {
         match self.doorkeeper.keys(self.app, &self.loaded.settings) {
             Ok(keys) => {
@@ -272,17 +271,18 @@ impl<'a> RunningGateway<'a> {
         }
     }
 
-    /// Without its last key a gateway that others can reach would be open to all of them.
+    /// A gateway that other machines can reach refuses everyone without its last key, instead of opening up.
     fn warn_if_shut(&self) {
         if self.guard.refuses_everyone() {
-            let problem =
-                ConfigProblem::new("there is no key any more, and others can reach this address: nobody is let in")
-                    .with_hint("`tsugi key add NAME` makes a key; `tsugi serve --insecure` does without");
+            let problem = ConfigProblem::new(
+                "the last key is gone and other machines can reach this address: all requests are refused",
+            )
+            .with_hint("`tsugi key add NAME` creates a key; `tsugi serve --insecure` allows requests without one");
             self.app.output.message(|paint| report::warnings(&[problem], paint));
         }
     }
 
-    /// Lets running calls end, then stops the servers. A second signal does not wait.
+    /// Lets running calls finish, then stops the servers. A second signal ends at once.
     async fn stop(self, signals: &mut ServiceSignals) -> CommandExit {
         let grace = self.loaded.settings.gateway.drain;
         self.app.output.message(|paint| paint.faint(stopping(grace)));
@@ -294,7 +294,7 @@ impl<'a> RunningGateway<'a> {
         tokio::select! {
             cut_off = ended => {
                 if cut_off > 0 {
-                    self.app.output.message(|paint| paint.warning(format!("{cut_off} calls were cut off")));
+                    self.app.output.message(|paint| paint.warning(format!("{cut_off} calls were cancelled")));
                 }
                 CommandExit::Success
             }
@@ -303,14 +303,14 @@ impl<'a> RunningGateway<'a> {
     }
 }
 
-/// Whether nothing has gone wrong with it yet.
+/// Whether it is connecting for the first time and has not failed.
 fn is_still_starting(server: &Server) -> bool {
     let status = server.status();
     matches!(status.state, ConnectionState::Connecting | ConnectionState::Initializing) && status.fault.is_none()
 }
 
 fn stopping(grace: Duration) -> String {
-    format!("stopping; running calls have {} s, another signal ends them", grace.as_secs())
+    format!("stopping; running calls have {} s, a second signal ends them", grace.as_secs())
 }
 
 /// Lets `tsugi status`, `logs` and `restart` find this gateway. It serves without a record too.
@@ -325,7 +325,7 @@ fn publish_record(app: &App, running: &RunningGateway<'_>) -> Option<RecordLock>
     published.inspect_err(|error| tracing::debug!(%error, "the gateway's record cannot be written")).ok()
 }
 
-/// A server that is to be connected at once; nobody waits for the others.
+/// The arrival of an eager server. Lazy ones are not waited for.
 fn arrival(app: &App, server: Server) -> Option<ServerArrival> {
     let patience = app.patience(server.config());
     (server.config().start == StartPolicy::Eager).then(|| -> ServerArrival {
@@ -336,7 +336,7 @@ fn arrival(app: &App, server: Server) -> Option<ServerArrival> {
     })
 }
 
-/// A server that was not ready in time, once it is: whoever reads along wants to know.
+/// The arrival of a server that was not ready in time, for a reader of the log.
 fn late_arrival(server: Server) -> ServerArrival {
     Box::pin(async move {
         let mut changes = server.changes();
@@ -351,7 +351,7 @@ fn late_arrival(server: Server) -> ServerArrival {
     })
 }
 
-/// Takes the socket that whoever started us holds for us, in place of an address of our own.
+/// Uses the listening socket that the parent process passed on (socket activation), if there is one.
 fn take_inherited_socket(config: &mut GatewayConfig) -> Result<(), CommandFailure> {
     if let Some(listener) = tsugi_process::inherited_listener() {
         config.listen = vec![listener.local_addr()?];
@@ -360,7 +360,7 @@ fn take_inherited_socket(config: &mut GatewayConfig) -> Result<(), CommandFailur
     Ok(())
 }
 
-/// Finds out what would keep us from listening before any program is started.
+/// Fails before any server is started if an address is taken.
 fn check_address_free(config: &GatewayConfig) -> Result<(), CommandFailure> {
     if config.inherited.is_some() {
         return Ok(());
@@ -376,12 +376,12 @@ fn check_address_free(config: &GatewayConfig) -> Result<(), CommandFailure> {
 fn start_failure(error: StartError) -> CommandFailure {
     match &error {
         StartError::Bind { address, error: cause } if cause.kind() == std::io::ErrorKind::AddrInUse => {
-            let hint = "another gateway may run there (see `tsugi status`); \
-                        --listen 127.0.0.1:0 takes a free port, and gateway.listen sets one for good";
-            CommandFailure::usage(format!("cannot listen on {address}: something else does already")).with_hint(hint)
+            let hint = "another gateway may be running (see `tsugi status`); \
+                        --listen 127.0.0.1:0 picks a free port, gateway.listen sets one permanently";
+            CommandFailure::usage(format!("cannot listen on {address}: the address is in use")).with_hint(hint)
         }
         StartError::Exposed(_) => {
-            CommandFailure::usage(error.to_string()).with_hint("`tsugi key add NAME` makes a key")
+            CommandFailure::usage(error.to_string()).with_hint("`tsugi key add NAME` creates a key")
         }
         _ => CommandFailure::usage(error.to_string()),
     }

@@ -1,4 +1,4 @@
-//! `tsugi servers`: each server, connected, with what it speaks, what it offers and what is wrong with it.
+//! `tsugi servers`: connects to each server and shows its state, protocol and offers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tsugi_client::connection::state::ConnectionState;
 use tsugi_gateway::hub::observe::confinement;
 use tsugi_protocol::answer::Fault;
 
-use crate::app::{App, select};
+use crate::app::{App, StartOptions, select};
 use crate::config::layer::LoadedConfig;
 use crate::config::settings::{ServerSettings, ServerTarget};
 use crate::failure::CommandFailure;
@@ -17,7 +17,7 @@ use crate::output::OutputFormat;
 use crate::output::table::TextTable;
 use crate::report::{self, exit::CommandExit};
 
-/// Connect to the servers and show how they stand
+/// Connect to the servers and show their state
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:\n  tsugi servers\n  tsugi servers --server files --json")]
 pub(crate) struct ServersArgs {
@@ -26,7 +26,6 @@ pub(crate) struct ServersArgs {
     pub(crate) json: bool,
 }
 
-/// How one server stands.
 pub(super) struct ServerReport {
     pub(super) name: String,
     pub(super) state: String,
@@ -34,12 +33,11 @@ pub(super) struct ServerReport {
     pub(super) status: Option<ServerStatus>,
     pub(super) counts: Option<OfferCounts>,
     pub(super) took: Option<Duration>,
-    /// How well its process is confined, in a word, and what of that does not hold.
+    /// The state of its sandbox, and the restrictions that are not enforced.
     pub(super) sandbox: Option<(&'static str, Option<String>)>,
     pub(super) fault: Option<Fault>,
 }
 
-/// What a server offers.
 pub(super) struct OfferCounts {
     pub(super) tools: usize,
     pub(super) prompts: usize,
@@ -63,16 +61,16 @@ pub(crate) async fn run(app: &App, _: &ServersArgs) -> Result<CommandExit, Comma
     Ok(worst(&standings))
 }
 
-/// Success, or how the first server that failed would end a command.
+/// Success, or the exit code of the first server that failed.
 pub(super) fn worst(standings: &[ServerReport]) -> CommandExit {
     standings.iter().find_map(|standing| standing.fault.as_ref()).map_or(CommandExit::Success, CommandExit::of_fault)
 }
 
-/// Connects to the servers that are wanted, all at once; those that are switched off are listed only.
+/// Connects to the selected servers in parallel. Disabled ones are only listed.
 pub(super) async fn standings(app: &App, loaded: &LoadedConfig) -> Result<Vec<ServerReport>, CommandFailure> {
     let names = app.chosen(loaded);
     let wanted = select(loaded, names)?;
-    let started = app.start(&loaded.settings, &wanted);
+    let started = app.start(&loaded.settings, &wanted, &StartOptions::default());
     let mut reached = reach(app, started.servers, |_, _| false).await;
     let mut failed = started.failed;
     let listed = loaded.settings.servers.iter().filter(|server| names.is_empty() || names.contains(&server.name));
@@ -120,7 +118,7 @@ impl ServerReport {
         ServerReport { name, state, transport, status: None, counts: None, took: None, sandbox: None, fault }
     }
 
-    /// The era and the revision, where they are known.
+    /// Era and revision, if known.
     fn version(&self) -> Option<(String, String)> {
         let version = self.status.as_ref()?.version?;
         Some((version.era().to_string(), version.to_string()))

@@ -1,4 +1,4 @@
-//! `tsugi status`: how the servers of a running gateway stand, once or for as long as someone watches.
+//! `tsugi status`: shows the servers of a running gateway, once or continuously.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use serde_json::Value;
 
 use super::input::duration;
 use crate::app::App;
-use crate::failure::{CommandFailure, printable};
+use crate::failure::CommandFailure;
 use crate::gateway_client::{GatewayClient, GatewayFlags};
-use crate::output::OutputFormat;
 use crate::output::table::TextTable;
+use crate::output::{OutputFormat, printable};
 use crate::report::exit::CommandExit;
 
-/// How many of a server's last words are shown while it is not connected.
+/// The last lines of standard error of a server that is not connected.
 const WORDS: &str = "lines=5";
 
-/// Moves to the corner of a terminal and clears it.
+/// Clears a terminal.
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
 const EXAMPLES: &str = "\
-With --watch the table is drawn anew on a terminal; in a pipe each change is a line of its own.
+With --watch the table is redrawn on a terminal; in a pipe each change is one line.
 
 Examples:
   tsugi status
   tsugi status --watch
   tsugi status --gateway http://127.0.0.1:7600 --json";
 
-/// Show how the servers of a running gateway stand
+/// Show the servers of a running gateway
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     which: GatewayFlags,
-    /// Go on showing it until interrupted
+    /// Keep showing it until interrupted
     #[arg(long, short)]
     watch: bool,
-    /// With --watch: how often to look
+    /// The polling interval of --watch
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
     interval: Duration,
     /// Print data only
@@ -60,7 +60,7 @@ pub(crate) async fn run(app: &App, args: &StatusArgs) -> Result<CommandExit, Com
     Ok(CommandExit::Success)
 }
 
-/// Shows every change until somebody has seen enough. A gateway that went away is waited for.
+/// Shows every change until interrupted. If the gateway goes away, waits for it to return.
 async fn watch(
     app: &App,
     args: &StatusArgs,
@@ -90,7 +90,7 @@ async fn watch(
     }
 }
 
-/// What does not change by itself.
+/// The members whose changes matter, without counters that tick by themselves.
 fn without_live_values(answer: &Value) -> Value {
     let keep = |server: &Value| -> Value {
         let keys = ["name", "state", "transport", "protocolVersion", "pid", "tools", "inFlight", "restarts"];
@@ -121,7 +121,7 @@ fn show(app: &App, before: &Value, answer: &Value) -> Result<(), CommandFailure>
     Ok(())
 }
 
-/// Why servers are not connected, and what they said last: also of one that is silent in its handshake.
+/// Reports why servers are not connected, with their last lines of standard error.
 async fn report_troubles(app: &App, remote: &GatewayClient, answer: &Value) {
     for server in answer["servers"].as_array().into_iter().flatten() {
         let (name, state) = (cell_text(&server["name"]), cell_text(&server["state"]));
@@ -144,7 +144,7 @@ async fn report_troubles(app: &App, remote: &GatewayClient, answer: &Value) {
     }
 }
 
-/// What is not as it should be about a server, connected or not.
+/// Problems of a server, connected or not.
 fn shortcomings(server: &Value) -> Vec<String> {
     let words = [("leftAlone", "is left alone"), ("sandboxLacks", "is not confined in every way")];
     words.iter().filter_map(|(key, what)| Some(format!("{what}: {}", server[key].as_str()?))).collect()
@@ -184,7 +184,7 @@ fn table(answer: &Value) -> TextTable {
     table
 }
 
-/// The state; one that was stopped by order says so.
+/// The state; a server stopped on request is `stopped`.
 fn state_of(server: &Value) -> String {
     let state = cell_text(&server["state"]);
     match (state.as_str(), &server["stopped"]) {
@@ -193,7 +193,7 @@ fn state_of(server: &Value) -> String {
     }
 }
 
-/// A value as a cell; nothing for what is not there.
+/// A value as a table cell; empty for null.
 fn cell_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -1,4 +1,4 @@
-//! `tsugi stdio`: the gateway over our own standard streams, for clients that start their servers themselves.
+//! `tsugi stdio`: the gateway over standard input and output, for clients that start their servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,7 @@ use crate::config::layer::LoadedConfig;
 use crate::failure::CommandFailure;
 use crate::report::exit::CommandExit;
 
-/// The client has gone, so nobody waits for slow goodbyes: all of this fits into a second with what the
-/// face itself may take.
+/// The client is gone, so stopping is quick: with the time of the face itself it fits into a second.
 const BRIEF: StopGrace = StopGrace {
     stdin: Duration::from_millis(150),
     terminate: Duration::from_millis(150),
@@ -28,9 +27,9 @@ const BRIEF: StopGrace = StopGrace {
 const EXAMPLES: &str = "\
 Examples:
   {\"mcpServers\": {\"tsugi\": {\"command\": \"tsugi\", \"args\": [\"stdio\"]}}}
-  tsugi stdio --server files      one server alone, under its own names";
+  tsugi stdio --server files      one server, under its own tool names";
 
-/// Offer the servers over standard input and output
+/// Serve the configured servers over standard input and output
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StdioArgs {}
@@ -56,15 +55,15 @@ pub(crate) async fn run(app: &App, _: &StdioArgs) -> Result<CommandExit, Command
     Ok(ended?)
 }
 
-/// The first wish to stop lets running calls end; the second does not wait.
+/// The first signal lets running calls finish; the second does not wait.
 async fn until_second_signal(signals: &mut ServiceSignals, stop: oneshot::Sender<()>) {
     until_stopped(signals).await;
-    // Whoever is gone has stopped already.
+    // Fails only if the face has stopped already.
     let _ = stop.send(());
     until_stopped(signals).await;
 }
 
-/// One server alone where one is named, with its own names; otherwise all together.
+/// With one --server, that server under its own names; otherwise all together.
 fn endpoint(app: &App, loaded: &LoadedConfig, hub: &Hub) -> Endpoint {
     match app.chosen(loaded) {
         [name] => hub.server(name).unwrap_or_else(|| hub.all()),

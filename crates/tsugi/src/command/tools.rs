@@ -1,4 +1,4 @@
-//! `tsugi tools`: what there is to call, for people, for programs, or in the words of a model provider.
+//! `tsugi tools`: lists tools for people, for programs, or in the format of a model provider.
 
 use std::sync::Arc;
 
@@ -13,31 +13,31 @@ use tsugi_schema::tool_name::{NameMap, ToolNaming, ToolTarget};
 use super::first_line;
 use crate::app::{App, gateway, is_offered, shown};
 use crate::config::layer::{ConfigOrigin, LoadedConfig};
-use crate::failure::{CommandFailure, printable};
+use crate::failure::CommandFailure;
 use crate::locate::reach_all;
-use crate::output::OutputFormat;
 use crate::output::table::TextTable;
+use crate::output::{OutputFormat, printable};
 use crate::report::exit::CommandExit;
 
 const EXAMPLES: &str = "\
 Examples:
   tsugi tools
   tsugi tools --server files --json
-  tsugi tools --for openai > tools.json        takes the place of `tools` in the provider's SDK
+  tsugi tools --for openai > tools.json        for the parameter `tools` of the SDK
   tsugi tools --for gemini > tool.json         one `Tool` with every function: `tools: [it]`
-  tsugi tools --for openai --report            says on stderr what the provider cannot be told";
+  tsugi tools --for openai --report            reports on stderr what the format cannot express";
 
-/// List the tools of the servers, also in the words of a model provider
+/// List tools, optionally in the format of a model provider
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ToolsArgs {
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print what this provider's SDK takes
+    /// Print the format of this provider's SDK
     #[arg(long = "for", value_name = "PROVIDER", value_parser = dialects())]
     dialect: Option<SchemaDialect>,
-    /// With --for: say on stderr what could not be carried over
+    /// With --for: report on stderr what the format cannot express
     #[arg(long, requires = "dialect")]
     report: bool,
     /// With --for openai: for the Chat Completions API instead of the Responses API
@@ -50,7 +50,6 @@ fn dialects() -> impl TypedValueParser<Value = SchemaDialect> {
         .try_map(|name| SchemaDialect::from_name(&name).ok_or("it is not known"))
 }
 
-/// A tool and where it is.
 struct ListedTool {
     server: Server,
     /// The server's own name for it.
@@ -75,7 +74,7 @@ pub(crate) async fn run(app: &App, args: &ToolsArgs) -> Result<CommandExit, Comm
     Ok(exit)
 }
 
-/// Tools that a server has and that cannot be shown.
+/// Warns of tools that cannot be shown.
 fn warn_left_out(app: &App, ready: &[(Server, Arc<Catalog>)]) {
     for (server, catalog) in ready {
         for OmittedEntry { name, reason } in &catalog.tools.left_out {
@@ -107,7 +106,7 @@ fn table(offered: &[ListedTool]) -> TextTable {
     table
 }
 
-/// The tool as it is shown, with where it is and how long it may be silent.
+/// The tool as shown, with its server and timeout.
 fn described(offered: &ListedTool) -> Value {
     let mut described: Value = offered.tool.object().raw().to_lossy().unwrap_or_default();
     described["server"] = offered.server.name().into();
@@ -117,8 +116,7 @@ fn described(offered: &ListedTool) -> Value {
     described
 }
 
-/// Where a file holds, its choice for the server or for all; for servers on the spot, names as the servers have them
-/// where that is clear.
+/// The file's naming for the server, or for all. Ad-hoc servers keep their own names where these are unique.
 fn naming(loaded: &LoadedConfig, server: &str) -> ToolNaming {
     if matches!(loaded.origin, ConfigOrigin::AdHoc | ConfigOrigin::Variable) {
         return ToolNaming::PrefixOnConflict;
@@ -169,8 +167,8 @@ fn report_losses(app: &App, dialect: SchemaDialect, named: &[NamedTool<'_>], con
     let count: usize = converted.iter().map(|converted| converted.losses.len()).sum();
     let name = dialect.name();
     app.output.message(|paint| match count {
-        0 => paint.good(format!("{name} is told everything")),
-        1 => format!("1 thing is said differently or not at all to {name}"),
-        count => format!("{count} things are said differently or not at all to {name}"),
+        0 => paint.good(format!("{name}: nothing is lost")),
+        1 => format!("{name}: 1 difference"),
+        count => format!("{name}: {count} differences"),
     });
 }

@@ -1,4 +1,4 @@
-//! What a server says while a call runs: a bar for progress, a line for everything it logs.
+//! Shows notifications during a call: a progress bar, and a line for each log message.
 
 use serde_json::Value;
 use tsugi_protocol::answer::CallNote;
@@ -7,19 +7,17 @@ use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::meta::RequestMeta;
 
-use crate::failure::printable;
-use crate::output::CommandOutput;
 use crate::output::progress::ProgressLine;
+use crate::output::{CommandOutput, printable};
 
-/// A total that is not larger than this is a share, and shown as a percentage.
+/// A total up to this is a fraction, shown as a percentage.
 const WHOLE: f64 = 1.0;
 
-/// Shows the notes of one call.
 pub(super) struct CallNotes<'a> {
     output: &'a CommandOutput,
     subject: String,
     level: Option<LogLevel>,
-    /// A spinner until the server says how much there is to do.
+    /// A spinner until the server sends a total.
     progress: Option<ProgressLine>,
     has_total: bool,
 }
@@ -30,7 +28,7 @@ impl<'a> CallNotes<'a> {
         CallNotes { output, subject: subject.to_owned(), level: meta.log_level, progress, has_total: false }
     }
 
-    /// Shows one note. Ones that we do not know are for nobody here.
+    /// Shows one notification. Unknown ones are only logged.
     pub(super) fn show(&mut self, note: &CallNote) {
         match note.method {
             Method::Progress => self.advance(&note.params_object()),
@@ -45,7 +43,7 @@ impl<'a> CallNotes<'a> {
         let total = number("total").filter(|total| *total > 0.0);
         let scale = if total.is_some_and(|total| total <= WHOLE) { 100.0 } else { 1.0 };
         if let Some(total) = total.filter(|_| !self.has_total) {
-            // The spinner goes before the bar comes.
+            // Dropped first: two bars at once would draw over each other.
             self.progress = None;
             self.progress = Some(self.output.progress(&self.subject, Some((total * scale) as u64)));
             self.has_total = true;
@@ -57,7 +55,7 @@ impl<'a> CallNotes<'a> {
         tracing::debug!(subject = self.subject, done, total, "progress");
     }
 
-    /// Legacy servers may log more than they were asked to.
+    /// Legacy servers may log more than the requested level.
     fn log(&mut self, params: &JsonObject) {
         let level = params.get_str("level").and_then(|level| LogLevel::parse(&level)).unwrap_or(LogLevel::Info);
         if self.level.is_none_or(|wanted| level < wanted) {

@@ -1,4 +1,4 @@
-//! One question of a server, answered: by the person, by what the command line says, or declined.
+//! Answers one question of a server: by the person, from the command line, or by declining.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use tsugi_protocol::mcp::input::Question;
 use url::Url;
 
 use super::InteractiveCall;
-use crate::failure::{CommandFailure, printable};
+use crate::failure::CommandFailure;
+use crate::output::printable;
 use crate::terminal::{self, UserReaction, form::QuestionForm};
 
 impl InteractiveCall<'_> {
-    /// The answer as it is to be sent.
     pub(super) async fn answer_one(&self, server: &Server, question: &Question) -> Result<RawJson, CommandFailure> {
         match question.method {
             Method::Elicit => self.elicit(server, &question.params_object()).await,
@@ -46,7 +46,7 @@ impl InteractiveCall<'_> {
 
     fn decline(&self, server: &Server, message: &str) -> RawJson {
         if !self.app.common.quiet {
-            let text = format!("{} asks: {message}\ndeclined, because nobody is here to be asked", server.name());
+            let text = format!("{} asks: {message}\ndeclined: prompts are off", server.name());
             self.app.output.message(|paint| paint.faint(text));
         }
         reaction_answer(UserReaction::Decline)
@@ -74,9 +74,9 @@ fn reaction_answer(reaction: UserReaction) -> RawJson {
 
 fn cannot_answer(server: &Server, method: &Method) -> Fault {
     let (what, hint) = match method {
-        Method::RootsList => ("for the directories we work in", "tell them with --root"),
-        Method::CreateMessage => ("for a model's answer", "the command has no model to lend; use an agent"),
-        _ => ("something that the command cannot answer", "use a client that can"),
+        Method::RootsList => ("for the working directories", "name them with --root"),
+        Method::CreateMessage => ("for a model's answer", "the command has no model; call the tool from an agent"),
+        _ => ("a question that the command cannot answer", "use a client that can"),
     };
     let message = format!("the server asks {what} ({method})");
     Fault::new(FaultCode::InputRequired, message).on_server(server.name()).with_hint(hint)

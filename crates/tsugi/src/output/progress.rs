@@ -1,10 +1,10 @@
-//! Progress of long work, for a person who waits.
+//! A progress bar or spinner on stderr.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar or a spinner on stderr; it vanishes when it is dropped.
+/// Dropping it clears the display.
 pub(crate) struct ProgressLine(ProgressBar);
 
 impl ProgressLine {
@@ -20,28 +20,26 @@ impl ProgressLine {
         ProgressLine(bar)
     }
 
-    /// One step is done.
     pub(crate) fn step(&self) {
         self.0.inc(1);
     }
 
-    /// As far as a server says: how much is done, of how much if it knows, and in what words.
+    /// Shows progress as a server reports it.
     pub(crate) fn report(&self, done: f64, total: Option<f64>, message: Option<&str>) {
         if let Some(total) = total.filter(|total| *total > 0.0) {
             self.0.set_length(total as u64);
         }
         self.0.set_position(done.max(0.0) as u64);
         if let Some(message) = message {
-            self.0.set_message(super::without_control_characters(message).replace('\n', " "));
+            self.0.set_message(super::printable(message).replace('\n', " "));
         }
     }
 
-    /// Says something without tearing the bar apart.
+    /// Prints something without breaking the bar.
     pub(crate) fn aside(&self, say: impl FnOnce()) {
         self.0.suspend(say);
     }
 
-    /// Whether anything is drawn.
     #[cfg(test)]
     pub(crate) fn is_shown(&self) -> bool {
         !self.0.is_hidden()

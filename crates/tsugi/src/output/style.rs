@@ -1,10 +1,10 @@
-//! The few colours that words may have. Colour decorates, it never informs.
+//! Text colours. Colour decorates, it never informs.
 
 use std::fmt::Display;
 
 use anstyle::{AnsiColor, Style};
 
-/// Paints words, or leaves them as they are where colours are not wanted.
+/// Colours text, or leaves it plain where colours are off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TextPaint {
     wanted: bool,
@@ -15,17 +15,14 @@ impl TextPaint {
         TextPaint { wanted }
     }
 
-    /// Something failed.
     pub(crate) fn error(self, text: impl Display) -> String {
         self.with(AnsiColor::Red.on_default().bold(), text)
     }
 
-    /// Something should be looked at.
     pub(crate) fn warning(self, text: impl Display) -> String {
         self.with(AnsiColor::Yellow.on_default().bold(), text)
     }
 
-    /// Something is well.
     pub(crate) fn good(self, text: impl Display) -> String {
         self.with(AnsiColor::Green.on_default(), text)
     }
@@ -35,12 +32,10 @@ impl TextPaint {
         self.with(AnsiColor::Cyan.on_default(), text)
     }
 
-    /// A heading.
     pub(crate) fn strong(self, text: impl Display) -> String {
         self.with(Style::new().bold(), text)
     }
 
-    /// Something of less weight.
     pub(crate) fn faint(self, text: impl Display) -> String {
         self.with(Style::new().dimmed(), text)
     }

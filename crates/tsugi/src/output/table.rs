@@ -2,13 +2,12 @@
 
 use comfy_table::{Cell, ContentArrangement, presets};
 
+use super::printable;
 use super::style::TextPaint;
-use super::without_control_characters;
 
-/// Wrapping to less than this makes nothing easier to read.
+/// Tables are not wrapped on terminals narrower than this.
 const NARROWEST: u16 = 40;
 
-/// Rows under a heading.
 pub(crate) struct TextTable {
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -19,16 +18,16 @@ impl TextTable {
         TextTable { heading: heading.map(str::to_owned).to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row; what stands in it may be a server's, so it is made harmless.
+    /// Adds a row. Cells may hold a server's text, so control characters are replaced.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.iter().map(|cell| without_control_characters(cell)).collect());
+        self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
-    /// As text: wrapped to the terminal where a person watches, one line per row otherwise.
+    /// Wrapped on a terminal, otherwise one line per row.
     pub(super) fn render(&self, paint: TextPaint, watched: bool) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING);
-        // Some terminals say that they are of no width at all.
+        // Some terminals report a width of zero.
         let has_room = watched && table.width().is_some_and(|width| width >= NARROWEST);
         let arrangement = if has_room { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
         table.set_content_arrangement(arrangement);

@@ -1,11 +1,10 @@
-//! The codes with which the command ends, once, with their meaning.
+//! The exit codes and their meanings, defined once.
 
 use tsugi_pm::domain::fault::Code;
 use tsugi_protocol::answer::{Fault, FaultCode};
 
 use crate::command::pm::mcp::ServerStartError;
 
-/// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandExit {
     Success,
@@ -16,68 +15,71 @@ pub(crate) enum CommandExit {
     Refused,
     InputRequired,
     Interrupted,
-    /// `tsugi pm`: there is no such thing.
+    /// `tsugi pm`: not found.
     NotFound,
-    /// `tsugi pm`: the state of things does not allow it.
+    /// `tsugi pm`: the current state does not allow it.
     Conflict,
-    /// `tsugi pm`: nothing is wrong, but it was not its turn.
+    /// `tsugi pm`: the database was locked; trying again may succeed.
     Busy,
-    /// `tsugi pm mcp`: it never began.
+    /// `tsugi pm mcp`: it could not start.
     CannotStart,
 }
 
 /// The codes and what they mean, in the order of the reference page.
 pub(crate) const CODES: [(CommandExit, u8, &str); 8] = [
-    (CommandExit::Success, 0, "All went well."),
+    (CommandExit::Success, 0, "Success."),
     (
         CommandExit::Failed,
         1,
-        "The tool ran and failed (`isError`), the server answered with an error (such as that it has no such resource), or something else went wrong.",
+        "The tool failed (`isError`), the server answered with an error, or something else went wrong.",
     ),
     (
         CommandExit::Usage,
         2,
-        "The command line, the configuration or the arguments cannot be used; there is no such server, tool or prompt. Nothing was sent.",
+        "The command line, the configuration or the arguments are invalid, or the server, tool or prompt does not exist. Nothing was sent.",
     ),
-    (CommandExit::Unreachable, 3, "The server could not be started or reached, or was lost during the call."),
+    (
+        CommandExit::Unreachable,
+        3,
+        "The server could not be started or reached, or the connection was lost during the call.",
+    ),
     (CommandExit::Timeout, 4, "The server did not answer in time."),
-    (CommandExit::Refused, 5, "Not allowed, too often, or too much at once."),
+    (CommandExit::Refused, 5, "Refused: not allowed, rate limit exceeded, or overloaded."),
     (
         CommandExit::InputRequired,
         6,
-        "The server insists on what the command cannot give: a model's answer, or roots without `--root`. A question to the person is declined where nobody is there, and the call goes on.",
+        "The server requires an answer that the command cannot give: a model's answer, or roots without `--root`. Without a terminal, questions to the person are declined and the call goes on.",
     ),
-    (CommandExit::Interrupted, 130, "Interrupted by the person (Ctrl-C)."),
+    (CommandExit::Interrupted, 130, "Interrupted (Ctrl-C)."),
 ];
 
-/// The same for `tsugi pm` and `mcp-server-pm`, which speak to a database and to no server. The last two are those of
-/// `sysexits`.
+/// The codes of `tsugi pm` and `mcp-server-pm`, which use a database and no servers. 75 and 78 are those of `sysexits`.
 pub(crate) const PM_CODES: [(CommandExit, u8, &str); 9] = [
-    (CommandExit::Success, 0, "All went well."),
+    (CommandExit::Success, 0, "Success."),
     (
         CommandExit::Failed,
         1,
         "`verify` or `doctor` found something, the disk is full or read-only, or something else went wrong.",
     ),
-    (CommandExit::Usage, 2, "The command line or an argument cannot be used."),
+    (CommandExit::Usage, 2, "The command line or an argument is invalid."),
     (
         CommandExit::NotFound,
         3,
-        "There is no such task, project, agent, session or database, or it may not be known to this agent.",
+        "The task, project, agent, session or database does not exist, or this agent may not see it.",
     ),
     (
         CommandExit::Conflict,
         4,
-        "The state of things does not allow it: somebody holds the task, it is not ready, it changed meanwhile, a session is needed.",
+        "The current state does not allow it: the task is claimed, not ready or changed in between, or a session is required.",
     ),
-    (CommandExit::Refused, 5, "This agent may not, or a person has to agree first."),
+    (CommandExit::Refused, 5, "This agent lacks permission, or a person has to approve first."),
     (CommandExit::Busy, 75, "The database was locked for too long; the same command may succeed later."),
     (
         CommandExit::CannotStart,
         ServerStartError::CODE,
         "The server for an agent (`tsugi pm mcp`, `mcp-server-pm`) could not start.",
     ),
-    (CommandExit::Interrupted, 130, "Interrupted by the person (Ctrl-C)."),
+    (CommandExit::Interrupted, 130, "Interrupted (Ctrl-C)."),
 ];
 
 impl CommandExit {
@@ -87,7 +89,7 @@ impl CommandExit {
         row.map(|(_, code, _)| *code).expect("every way to end has its row")
     }
 
-    /// How a failed call ends the command. Tried in vain, it ends as the last try did.
+    /// The exit code of a failed call. A call that was retried ends as its last try did.
     pub(crate) fn of_fault(fault: &Fault) -> Self {
         use FaultCode::*;
         match fault.code {
@@ -137,16 +139,16 @@ mod tests {
     use super::*;
 
     fn page() -> String {
-        let mut page = "# Exit codes\n\n<!-- Generated from `crates/tsugi/src/report/exit.rs`. `UPDATE_GOLDEN=1 cargo nextest run -p tsugi` writes it anew. -->\n\n\
-                        Every subcommand of `tsugi` but `pm` ends with one of these.\n\
-                        A call that was tried several times ends as its last try did; of a batch, the first failure counts.\n\
-                        A list that lacks a server is printed, and ends as that server did: 3, or 4 for one that was not waited for.\n\
-                        When whoever reads our output goes away (as in `tsugi tools | head`), the command ends quietly with 0.\n\n\
+        let mut page = "# Exit codes\n\n<!-- Generated from `crates/tsugi/src/report/exit.rs`. `UPDATE_GOLDEN=1 cargo nextest run -p tsugi` updates it. -->\n\n\
+                        Every subcommand of `tsugi` except `pm` ends with one of these.\n\
+                        A call that was retried ends as its last try did; a batch ends as its first failed call did.\n\
+                        A list without one of the servers is printed and ends with 3 for a server that failed, or 4 for one that was too slow.\n\
+                        If the reader of the output closes the pipe (as in `tsugi tools | head`), the command ends with 0.\n\n\
 "
             .to_owned();
         table(&mut page, &CODES);
         page.push_str(
-            "\n## `tsugi pm` and `mcp-server-pm`\n\nThey speak to a database and to no server, so some numbers mean something else.\n\n",
+            "\n## `tsugi pm` and `mcp-server-pm`\n\nThey use a database instead of servers, so some numbers have another meaning.\n\n",
         );
         table(&mut page, &PM_CODES);
         page
@@ -174,7 +176,7 @@ mod tests {
             std::fs::write(&path, page()).unwrap();
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(page(), written, "UPDATE_GOLDEN=1 writes it anew");
+        assert_eq!(page(), written, "UPDATE_GOLDEN=1 updates it");
     }
 
     #[test]

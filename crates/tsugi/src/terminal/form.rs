@@ -1,4 +1,4 @@
-//! What to ask for a schema: its fields, each as a choice, several choices, yes or no, or text.
+//! The form for a schema: each property as a choice, a multiple choice, yes or no, or text.
 
 use serde_json::Value;
 use tsugi_schema::validate::{ValidationLimits, Validator};
@@ -12,7 +12,6 @@ pub(crate) struct QuestionForm {
     pub(crate) fields: Vec<FormField>,
 }
 
-/// One thing to ask.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FormField {
     pub(crate) name: String,
@@ -72,7 +71,7 @@ impl FormField {
         if !self.is_required {
             label.push_str(" (optional)");
         }
-        crate::failure::printable(&label).replace('\n', " ")
+        crate::output::printable(&label).replace('\n', " ")
     }
 
     /// Reads what was typed; the reason where it does not fit.
@@ -81,7 +80,7 @@ impl FormField {
         self.check(&value).map(|()| value)
     }
 
-    /// Checks a value against everything the schema says.
+    /// Checks a value against the whole schema.
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
         let Ok(validator) = Validator::compile(&self.shape.to_schema(), ValidationLimits::default()) else {
             return Ok(());

@@ -17,7 +17,7 @@ pub(super) fn lacking(format: &str, text: &str) -> Option<&'static str> {
     (!is_fit).then_some(wanted)
 }
 
-/// Whether somebody could have this address. Only its server knows whether somebody has.
+/// A rough check: only the mail server knows whether the address exists.
 fn is_email(text: &str) -> bool {
     let is_plain = |part: &str| !part.is_empty() && !part.contains(char::is_whitespace);
     text.rsplit_once('@').is_some_and(|(name, host)| is_plain(name) && is_plain(host) && !host.contains(['@', '/']))

@@ -25,7 +25,6 @@ impl TerminalPrompt {
         TerminalPrompt { term: Term::stderr(), theme: Box::new(SimpleTheme) }
     }
 
-    /// Says something before asking.
     pub(super) fn say(&self, text: &str) -> io::Result<()> {
         self.term.write_line(text)
     }
@@ -56,13 +55,13 @@ impl TerminalPrompt {
         match field.way() {
             FieldInput::Choose(choices) => self.choose(field, choices, 0),
             FieldInput::ChooseSome(choices) => self.choose_some(field, &choices),
-            // Whoever presses enter without reading has not agreed to anything.
+            // The default is no: pressing enter without reading is not consent.
             FieldInput::Confirm => self.choose(field, vec![yes_no(true, "yes"), yes_no(false, "no")], 1),
             FieldInput::Type => self.typed(field),
         }
     }
 
-    /// The field's own default is marked first; else nothing where that is possible, else the `first`.
+    /// Preselects the field's default, else nothing if the field is optional, else `first`.
     fn choose(&self, field: &FormField, choices: Vec<ValueChoice>, first: usize) -> io::Result<Option<Value>> {
         let default = choices.iter().position(|choice| field.shape.default() == Some(&choice.value));
         let other = if field.is_required { first } else { choices.len() };

@@ -1,11 +1,12 @@
 //! `key=value` words put together into one object: repeated, dotted or plain JSON.
 
 use super::shape::{SchemaShape, ValueKind};
-use super::{ArgumentError, ArgumentObject, ArgumentValue, typed};
+use super::{ArgumentObject, ArgumentValue, typed};
 use crate::config::key::nearest;
+use crate::failure::UsageError;
 
 /// Reads the words in their order. `key:=json` takes the value as it is written.
-pub(super) fn read(words: &[String], shape: &SchemaShape) -> Result<ArgumentObject, ArgumentError> {
+pub(super) fn read(words: &[String], shape: &SchemaShape) -> Result<ArgumentObject, UsageError> {
     let mut object = ArgumentObject::default();
     for word in words {
         let (key, given) = split(word)?;
@@ -14,17 +15,17 @@ pub(super) fn read(words: &[String], shape: &SchemaShape) -> Result<ArgumentObje
     Ok(object)
 }
 
-/// What stands after the key.
+/// The text after the key: a word to be typed, or JSON.
 #[derive(Clone, Copy)]
 enum ArgumentText<'a> {
     Word(&'a str),
     Json(&'a str),
 }
 
-fn split(word: &str) -> Result<(&str, ArgumentText<'_>), ArgumentError> {
+fn split(word: &str) -> Result<(&str, ArgumentText<'_>), UsageError> {
     let Some((key, value)) = word.split_once('=').filter(|(key, _)| !key.is_empty()) else {
         let hint = "arguments are written key=value, or all together as JSON: --json '{…}'";
-        return Err(ArgumentError::new(format!("`{word}` is not an argument")).with_hint(hint));
+        return Err(UsageError::new(format!("`{word}` is not an argument")).with_hint(hint));
     };
     Ok(match key.strip_suffix(':') {
         Some(key) if !key.is_empty() => (key, ArgumentText::Json(value)),
@@ -39,7 +40,7 @@ fn put(
     key: &str,
     given: ArgumentText<'_>,
     shape: &SchemaShape,
-) -> Result<(), ArgumentError> {
+) -> Result<(), UsageError> {
     if let Some(property) = shape.property(key) {
         return add(object, path, key, given, &property);
     }
@@ -50,15 +51,15 @@ fn put(
         return Err(unknown(path, key, shape));
     }
     match key.split_once('.').filter(|_| path != key) {
-        // Whoever is inside an object by a dot means further dots the same way.
+        // After one dot that means nesting, further dots mean nesting too.
         Some((outer, inner)) => put(within(object, outer)?, path, inner, given, &shape.additional()),
         None => add(object, path, key, given, &shape.additional()),
     }
 }
 
-fn within<'a>(object: &'a mut ArgumentObject, key: &str) -> Result<&'a mut ArgumentObject, ArgumentError> {
+fn within<'a>(object: &'a mut ArgumentObject, key: &str) -> Result<&'a mut ArgumentObject, UsageError> {
     let nested = object.entry(key, || ArgumentValue::Members(ArgumentObject::default()));
-    nested.members_mut().ok_or_else(|| ArgumentError::new(format!("`{key}` is given both as a whole and in parts")))
+    nested.members_mut().ok_or_else(|| UsageError::new(format!("`{key}` is given both as a whole and in parts")))
 }
 
 /// Splits `address.city` at the dot whose left side is a property that takes an object.
@@ -70,9 +71,9 @@ fn dotted<'a>(key: &'a str, shape: &SchemaShape) -> Option<(&'a str, &'a str, Sc
     })
 }
 
-fn unknown(path: &str, key: &str, shape: &SchemaShape) -> ArgumentError {
+fn unknown(path: &str, key: &str, shape: &SchemaShape) -> UsageError {
     let names = shape.names();
-    let misfit = ArgumentError::new(format!("there is no argument `{path}`"));
+    let misfit = UsageError::new(format!("there is no argument `{path}`"));
     match nearest(key, names.iter().map(String::as_str)) {
         Some(near) => misfit.with_hint(format!("did you mean `{}{near}`?", &path[..path.len() - key.len()])),
         None if names.is_empty() => misfit.with_hint("it takes no arguments"),
@@ -86,13 +87,13 @@ fn add(
     key: &str,
     given: ArgumentText<'_>,
     shape: &SchemaShape,
-) -> Result<(), ArgumentError> {
+) -> Result<(), UsageError> {
     let Some(there) = object.get_mut(key) else {
         object.insert(key, first(path, given, shape)?);
         return Ok(());
     };
     if !shape.kinds().contains(&ValueKind::Array) {
-        return Err(ArgumentError::new(format!("`{path}` is given twice")));
+        return Err(UsageError::new(format!("`{path}` is given twice")));
     }
     let item = item(path, given, shape)?;
     match there.items_mut() {
@@ -102,7 +103,7 @@ fn add(
     Ok(())
 }
 
-fn first(path: &str, given: ArgumentText<'_>, shape: &SchemaShape) -> Result<ArgumentValue, ArgumentError> {
+fn first(path: &str, given: ArgumentText<'_>, shape: &SchemaShape) -> Result<ArgumentValue, UsageError> {
     match given {
         ArgumentText::Json(text) => json(path, text),
         ArgumentText::Word(text) => typed::value(path, text, shape),
@@ -110,12 +111,12 @@ fn first(path: &str, given: ArgumentText<'_>, shape: &SchemaShape) -> Result<Arg
 }
 
 /// A further item of an array.
-fn item(path: &str, given: ArgumentText<'_>, shape: &SchemaShape) -> Result<ArgumentValue, ArgumentError> {
+fn item(path: &str, given: ArgumentText<'_>, shape: &SchemaShape) -> Result<ArgumentValue, UsageError> {
     first(path, given, &shape.items())
 }
 
-fn json(path: &str, text: &str) -> Result<ArgumentValue, ArgumentError> {
-    ArgumentValue::parse(text).map_err(|error| ArgumentError::new(format!("`{path}` is not JSON: {error}")))
+fn json(path: &str, text: &str) -> Result<ArgumentValue, UsageError> {
+    ArgumentValue::parse(text).map_err(|error| UsageError::new(format!("`{path}` is not JSON: {error}")))
 }
 
 #[cfg(test)]
@@ -138,7 +139,7 @@ mod tests {
         }))
     }
 
-    fn read(words: &[&str]) -> Result<Value, ArgumentError> {
+    fn read(words: &[&str]) -> Result<Value, UsageError> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         super::read(&words, &shape()).map(|members| ArgumentValue::Members(members).to_value())
     }

@@ -1,13 +1,12 @@
-//! Arguments checked against the tool's schema before anything is sent, in the user's own names.
+//! Checks arguments against the tool's schema before anything is sent, and names them as the user wrote them.
 
 use serde_json::Value;
 use tsugi_schema::validate::{SchemaViolation, ValidationLimits, Validator};
 
-use super::ArgumentError;
+use crate::failure::UsageError;
 
-/// Everything that does not fit. A schema that cannot be compiled, and a check that would take too long,
-/// are left to the server.
-pub(super) fn check(schema: &Value, given: &Value) -> Result<(), Vec<ArgumentError>> {
+/// Every violation. A schema that cannot be compiled, or whose check would take too long, is left to the server.
+pub(super) fn check(schema: &Value, given: &Value) -> Result<(), Vec<UsageError>> {
     let validator = match Validator::compile(schema, ValidationLimits::default()) {
         Ok(validator) => validator,
         Err(error) => {
@@ -21,12 +20,12 @@ pub(super) fn check(schema: &Value, given: &Value) -> Result<(), Vec<ArgumentErr
     }
 }
 
-fn misfit(fault: &SchemaViolation) -> ArgumentError {
+fn misfit(fault: &SchemaViolation) -> UsageError {
     let name = fault.instance.as_str().trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~");
     if name.is_empty() {
-        ArgumentError::new(&fault.message)
+        UsageError::new(&fault.message)
     } else {
-        ArgumentError::new(format!("`{name}`: {}", fault.message))
+        UsageError::new(format!("`{name}`: {}", fault.message))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a schema accepts, as far as typing words needs to know.
+//! The parts of a JSON Schema that are needed to type words and to ask for values.
 
 use serde_json::{Map, Value};
 use tsugi_schema::rewrite::{ReferenceHandling, rewrite};
@@ -72,7 +72,7 @@ impl SchemaShape {
         self.0.get(keyword).and_then(Value::as_array).into_iter().flatten()
     }
 
-    /// The shapes of which a value must fit one; only this one where there is no choice.
+    /// The alternatives of a union, or only this shape.
     fn branches(&self) -> Vec<SchemaShape> {
         let branches: Vec<SchemaShape> = self.list("anyOf").chain(self.list("oneOf")).map(SchemaShape::inner).collect();
         if branches.is_empty() { vec![self.clone()] } else { branches }
@@ -102,7 +102,7 @@ impl SchemaShape {
         self.kinds() == [ValueKind::String]
     }
 
-    /// The values to choose from; none where there is no such list.
+    /// The values of an enumeration; empty without one.
     pub(crate) fn choices(&self) -> Vec<ValueChoice> {
         if let Some(value) = self.0.get("const") {
             return vec![self.choice(value)];
@@ -154,7 +154,7 @@ impl SchemaShape {
         self.list("required").filter_map(Value::as_str)
     }
 
-    /// Whether properties that are not listed are welcome: where the schema says so, or lists none.
+    /// Whether unlisted properties are accepted: if the schema allows them, or lists none.
     /// A schema that only forgets to forbid them is not asked, since a typing error is far more likely.
     pub(crate) fn is_open(&self) -> bool {
         let says_so = |shape: &SchemaShape| {
@@ -183,7 +183,6 @@ impl SchemaShape {
         self.word("description")
     }
 
-    /// What holds when nothing is given.
     pub(crate) fn default(&self) -> Option<&Value> {
         self.0.get("default")
     }

@@ -2,11 +2,12 @@
 
 use serde_json::{Number, Value};
 
+use super::ArgumentValue;
 use super::shape::{SchemaShape, ValueKind, text_of};
-use super::{ArgumentError, ArgumentValue};
+use crate::failure::UsageError;
 
 /// Reads `text` for the argument `name`.
-pub(crate) fn value(name: &str, text: &str, shape: &SchemaShape) -> Result<ArgumentValue, ArgumentError> {
+pub(crate) fn value(name: &str, text: &str, shape: &SchemaShape) -> Result<ArgumentValue, UsageError> {
     let choices = shape.choices();
     if let Some(choice) = choices.iter().find(|choice| text_of(&choice.value) == text) {
         return Ok(choice.value.clone().into());
@@ -17,13 +18,13 @@ pub(crate) fn value(name: &str, text: &str, shape: &SchemaShape) -> Result<Argum
     let kinds = shape.kinds();
     let read = kinds.iter().find_map(|kind| read(*kind, name, text, shape));
     read.unwrap_or_else(|| {
-        Err(ArgumentError::new(format!("`{name}` must be {}, not `{text}`", with_article(&shape.describe()))))
+        Err(UsageError::new(format!("`{name}` must be {}, not `{text}`", with_article(&shape.describe()))))
     })
 }
 
-fn no_choice(name: &str, text: &str, shape: &SchemaShape) -> ArgumentError {
+fn no_choice(name: &str, text: &str, shape: &SchemaShape) -> UsageError {
     let values: Vec<String> = shape.choices().iter().map(|choice| text_of(&choice.value)).collect();
-    let misfit = ArgumentError::new(format!("`{name}` must be {}, not `{text}`", shape.describe()));
+    let misfit = UsageError::new(format!("`{name}` must be {}, not `{text}`", shape.describe()));
     match crate::config::key::nearest(text, values.iter().map(String::as_str)) {
         Some(near) => misfit.with_hint(format!("did you mean `{name}={near}`?")),
         None => misfit,
@@ -31,7 +32,7 @@ fn no_choice(name: &str, text: &str, shape: &SchemaShape) -> ArgumentError {
 }
 
 /// The word as this kind of value, if it can be read as one.
-fn read(kind: ValueKind, name: &str, text: &str, shape: &SchemaShape) -> Option<Result<ArgumentValue, ArgumentError>> {
+fn read(kind: ValueKind, name: &str, text: &str, shape: &SchemaShape) -> Option<Result<ArgumentValue, UsageError>> {
     let value = match kind {
         ValueKind::String => Some(Value::from(text).into()),
         ValueKind::Boolean => boolean(text).map(|yes| Value::from(yes).into()),
@@ -79,7 +80,7 @@ fn json(text: &str, first: char) -> Option<ArgumentValue> {
 }
 
 /// A JSON array, or a single item where nothing else would take the word.
-fn array(name: &str, text: &str, shape: &SchemaShape) -> Option<Result<ArgumentValue, ArgumentError>> {
+fn array(name: &str, text: &str, shape: &SchemaShape) -> Option<Result<ArgumentValue, UsageError>> {
     if let Some(array) = json(text, '[') {
         return Some(Ok(array));
     }

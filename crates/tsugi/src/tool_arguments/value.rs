@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 
-use super::ArgumentError;
+use crate::failure::UsageError;
 
 /// One value: JSON as the user wrote it, or put together from several words.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub(crate) struct ArgumentObject(Vec<(String, ArgumentValue)>);
 impl ArgumentValue {
     /// The value of JSON text.
     pub(crate) fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        // serde_json says better than the scanner what is wrong, and reads everything that we can check.
+        // serde_json's messages are better than the scanner's, and it accepts everything that can be checked.
         serde_json::from_str::<Value>(text)?;
         RawJson::parse(Bytes::copy_from_slice(text.as_bytes()))
             .map(ArgumentValue::Json)
@@ -72,10 +72,10 @@ impl ArgumentObject {
     }
 
     /// Reads an object from JSON text.
-    pub(super) fn parse(text: &str) -> Result<Self, ArgumentError> {
+    pub(super) fn parse(text: &str) -> Result<Self, UsageError> {
         let bytes = Bytes::copy_from_slice(text.as_bytes());
         let object = JsonObject::parse(bytes)
-            .map_err(|error| ArgumentError::new(format!("the arguments are not JSON: {error}")))?;
+            .map_err(|error| UsageError::new(format!("the arguments are not JSON: {error}")))?;
         Ok(ArgumentObject::of(&object))
     }
 
@@ -96,7 +96,7 @@ impl ArgumentObject {
         &mut self.0[index].1
     }
 
-    /// Puts a value under a key, in the place of what is there.
+    /// Sets a value, replacing an existing one.
     pub(crate) fn insert(&mut self, key: &str, value: ArgumentValue) {
         match self.get_mut(key) {
             Some(place) => *place = value,
@@ -104,7 +104,7 @@ impl ArgumentObject {
         }
     }
 
-    /// Adds all of these; what is there already is replaced.
+    /// Adds all of these, replacing existing ones.
     pub(crate) fn extend(&mut self, others: ArgumentObject) {
         others.0.into_iter().for_each(|(key, value)| self.insert(&key, value));
     }

@@ -1,4 +1,4 @@
-//! What a gateway knows of its project servers beside their calls: whose tokens they accept, and what changes.
+//! The board of the dashboard: reads and changes project data, and resolves agents' tokens.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -37,10 +37,10 @@ use super::PmServerState;
 
 /// The server whose board the dashboard shows.
 const NAME: &str = "pm";
-/// How long a reader rests after a database that failed.
+/// The pause after a database error.
 const REST: Duration = Duration::from_secs(5);
 
-/// The project servers that were made, as long as somebody uses them.
+/// The project servers in use. Weak, so that a server dropped by a reload goes away.
 #[derive(Default)]
 pub(crate) struct PmBoards(Mutex<Vec<Weak<PmServerState>>>);
 
@@ -56,7 +56,7 @@ impl PmBoards {
         self.0.lock().iter().rev().filter_map(Weak::upgrade).collect()
     }
 
-    /// What happens on the board as far as this caller may see it, from the first look on; `None` without a board.
+    /// The changes that this viewer may see, from now on; `None` without a board.
     pub(crate) fn changes(&self, looker: BoardViewer<'_>) -> Option<BoxStream<'static, Value>> {
         let shared = self.shown()?;
         let begin = BoardReader::Before(Arc::downgrade(&shared), named(looker));
@@ -79,14 +79,14 @@ impl PmBoards {
             GetCrew::NAME => perform::<GetCrew>(shared, caller, arguments).boxed(),
             GetStory::NAME => perform::<GetStory>(shared, caller, arguments).boxed(),
             GetTimeline::NAME => perform::<GetTimeline>(shared, caller, arguments).boxed(),
-            // These tell of the whole database: the gateway lets only those ask who may see all of it.
+            // These cover the whole database. The gateway checks that the caller may see all of it.
             "get_state" => async move { told(opened(&shared).await?.state().await) }.boxed(),
             "verify" => async move { told(opened(&shared).await?.verify().await) }.boxed(),
             _ => return None,
         })
     }
 
-    /// Changes something that no tool of the usual profiles changes, as the agent that the caller is.
+    /// Performs a change that no tool of the usual profiles offers, as the caller's agent.
     pub(crate) fn order(&self, caller: &answer::Caller, name: &str, arguments: Value) -> Option<BoardFuture> {
         let (shared, caller) = (self.shown()?, Some(caller.clone()));
         Some(match name {
@@ -121,15 +121,14 @@ impl TokenAuthority for PmBoards {
     fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>> {
         let (name, _) = server_and_agent(principal)?;
         let known = self.in_use().into_iter().find(|server| server.name == name);
-        // The holder of a token whose server is gone may use nothing: no server is called so.
+        // The server of this token is gone, so its holder may use nothing.
         Some(known.map_or_else(|| Arc::new(AccessPermit::nothing()), |server| server.permit.clone()))
     }
 }
 
-/// What the board answers, later.
 type BoardFuture = BoxFuture<'static, Result<Value, Value>>;
 
-/// Who looks; nobody in particular may see everything.
+/// The caller behind a viewer. `None` is the read-only dashboard, which sees everything.
 fn named(looker: BoardViewer<'_>) -> Option<answer::Caller> {
     match looker {
         BoardViewer::Caller(caller) => Some(caller.clone()),
@@ -173,10 +172,9 @@ async fn key_at(server: &PmServerState, secret: &str) -> Option<ApiKey> {
     Some(ApiKey::of_secret(principal_of_token(&agent, &server.name), secret).with_permit(permit))
 }
 
-/// Somebody who reads the changes.
+/// A subscription to changes, opened with its first read.
 enum BoardReader {
-    /// Not yet looked. Reading keeps nothing alive that the configuration has dropped.
-    /// Nobody in particular may see everything.
+    /// Not opened yet. Weak, so that a subscription does not keep a dropped server alive.
     Before(Weak<PmServerState>, Option<answer::Caller>),
     Reading {
         pm: Pm,
@@ -194,7 +192,7 @@ impl BoardReader {
                     Ok(event) if pm.may_see(caller, &event).await => return Some((change(&event), self)),
                     Ok(_) => {}
                     Err(fault) => {
-                        tracing::warn!(%fault, "the board's changes are not told for a while");
+                        tracing::warn!(%fault, "the board's changes pause for a while");
                         tokio::time::sleep(REST).await;
                     }
                 },

@@ -18,7 +18,7 @@ use tsugi_pm::domain::task::{Priority, TaskStatus};
 use tsugi_pm::domain::time::Moment;
 use tsugi_pm::domain::token::AccessToken;
 
-use crate::failure::printable;
+use crate::output::printable;
 use crate::output::style::TextPaint;
 
 /// Now, for how long ago things were.

@@ -1,4 +1,4 @@
-//! The exact line or JSON that connects each known client to this gateway.
+//! The line or JSON that connects each known client to this gateway.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,9 @@ use serde_json::{Value, json};
 
 use crate::output::style::TextPaint;
 
-/// Stands for the key that only its owner knows.
+/// A placeholder for the key, which only its owner knows.
 const KEY: &str = "Bearer YOUR_KEY";
 
-/// What clients need to know.
 pub(crate) struct ClientSetup {
     /// The address of the MCP face.
     pub(crate) url: String,
@@ -19,7 +18,6 @@ pub(crate) struct ClientSetup {
     pub(crate) has_keys: bool,
 }
 
-/// One client.
 struct ClientInstructions {
     name: &'static str,
     /// A command, or the file to put the text into.
@@ -89,7 +87,7 @@ impl ClientSetup {
         ]
     }
 
-    /// Claude Desktop's file knows only programs, so it starts a gateway of its own.
+    /// Claude Desktop's file accepts only programs, so it starts its own gateway over stdio.
     fn stdio(&self) -> Value {
         let program = std::env::current_exe().map_or_else(|_| "tsugi".into(), |path| path.display().to_string());
         match &self.config {

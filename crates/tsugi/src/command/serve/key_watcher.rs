@@ -1,4 +1,4 @@
-//! Who may come in: the keys of the configuration and those of `tsugi key`, also when they change.
+//! The keys of the configuration and of `tsugi key`, and their changes.
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
@@ -11,17 +11,16 @@ use crate::failure::CommandFailure;
 use crate::key_file::KeyFile;
 use crate::report;
 
-/// Knows the keys.
 pub(super) struct KeyWatcher {
     file: Option<KeyFile>,
     signals: mpsc::Receiver<()>,
-    /// Watching ends when it is dropped.
+    /// Dropping it ends the watch.
     _watcher: Option<RecommendedWatcher>,
     is_asking: std::cell::Cell<bool>,
 }
 
 impl KeyWatcher {
-    /// Reads the key file, and watches it from now on.
+    /// Reads the key file and watches it.
     pub(super) fn new(app: &App) -> Result<Self, CommandFailure> {
         let (sender, signals) = mpsc::channel(1);
         let file = app.key_file();
@@ -29,8 +28,8 @@ impl KeyWatcher {
         Ok(KeyWatcher { file, signals, _watcher: watcher, is_asking: false.into() })
     }
 
-    /// The keys that hold under these settings. Of two with one name the configuration's holds, and the other, of
-    /// which the owner is told, opens nothing: calls carry the name alone.
+    /// The valid keys. Calls carry only the name of their key, so of two keys with one name the configuration's wins,
+    /// and a warning names the other.
     pub(super) fn keys(&self, app: &App, settings: &CheckedSettings) -> Result<Vec<ApiKey>, CommandFailure> {
         let mut keys = gateway::keys(&settings.gateway.auth)?;
         let stored = self.file.as_ref().map(|file| file.read()?.to_gateway()).transpose()?.unwrap_or_default();
@@ -63,7 +62,7 @@ fn watch(app: &App, file: &KeyFile, sender: mpsc::Sender<()>) -> Option<Recommen
     let is_keys = move |event: &notify::Event| event.paths.contains(&path) && !event.kind.is_access();
     let on_event = move |event: notify::Result<notify::Event>| {
         if event.is_ok_and(|event| is_keys(&event)) {
-            // A signal that waits already says the same.
+            // A pending signal covers this change too.
             let _ = sender.try_send(());
         }
     };

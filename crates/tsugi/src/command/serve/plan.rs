@@ -1,4 +1,4 @@
-//! What a configuration means for a gateway, worked out in full before anything is touched.
+//! The servers and the hub of a configuration, computed before anything running is touched.
 
 use tsugi_client::{Manager, ServerConfig};
 use tsugi_gateway::HubConfig;
@@ -8,14 +8,13 @@ use crate::config::layer::LoadedConfig;
 use crate::config::settings::{CheckedSettings, ServerSettings};
 use crate::failure::CommandFailure;
 
-/// The servers there should be, and how they are shown.
 pub(crate) struct GatewayPlan {
     pub(crate) servers: Vec<ServerConfig>,
     pub(crate) hub: HubConfig,
 }
 
 impl GatewayPlan {
-    /// Of these settings, or why they cannot be used. `old` are those that hold now.
+    /// `old` are the settings in effect.
     pub(crate) fn make(
         app: &App,
         loaded: &LoadedConfig,
@@ -31,8 +30,8 @@ impl GatewayPlan {
     }
 }
 
-/// The very same settings as those of a running server, so that it is recognised and left alone: a built-in
-/// server that is made anew would be another one.
+/// The settings of a running server whose entry has not changed, so that a reload leaves it alone. A built-in server
+/// that is created again would count as changed.
 fn unchanged(server: &ServerSettings, manager: &Manager, old: Option<&CheckedSettings>) -> Option<ServerConfig> {
     let before = old?.servers.iter().find(|before| before.name == server.name)?;
     let running = manager.server(&server.name)?;

@@ -1,4 +1,4 @@
-//! What the outside tells a service: stop, or read the configuration again.
+//! Signals of a service: stop, or reload.
 
 use std::io;
 
@@ -26,7 +26,7 @@ impl ServiceSignals {
         wait(&mut self.interrupt, &mut self.terminate).await;
     }
 
-    /// Waits for a wish to stop or to reload, and says which it was. Safe to drop.
+    /// Waits for the next signal. Cancel-safe.
     pub(crate) async fn next(&mut self) -> SignalAction {
         tokio::select! {
             () = wait(&mut self.interrupt, &mut self.terminate) => SignalAction::Stop,

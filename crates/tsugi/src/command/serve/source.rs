@@ -1,4 +1,4 @@
-//! The configuration file of a running gateway: what changes in it, noticed or asked for.
+//! The configuration file of a running gateway: watched, or reread on a signal.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,10 @@ use crate::config::layer::{self, LoadedConfig};
 use crate::config::watch::{ConfigChange, ConfigWatch};
 use crate::report;
 
-/// Where new settings come from.
 pub(super) enum ConfigSource {
     /// A file whose changes are noticed.
     Watched(Box<ConfigWatch>),
-    /// A file that is read when someone asks.
+    /// A file that cannot be watched, reread on SIGHUP.
     Asked(PathBuf, Environment),
     /// No file at all.
     Nothing,
@@ -32,7 +31,7 @@ impl ConfigSource {
         }
     }
 
-    /// Waits for the next change. Safe to drop.
+    /// Waits for the next change. Cancel-safe.
     pub(super) async fn next(&mut self) -> ConfigChange {
         match self {
             ConfigSource::Watched(watch) => watch.next().await,
@@ -40,7 +39,7 @@ impl ConfigSource {
         }
     }
 
-    /// Reads the file at once; nothing if it means what it meant before.
+    /// Reads the file now; `None` if its meaning has not changed.
     pub(super) fn reread(&mut self) -> Option<ConfigChange> {
         match self {
             ConfigSource::Watched(watch) => watch.reread(),

@@ -171,7 +171,7 @@ fn whoever_orders_a_running_gateway_hears_what_came_of_it() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     assert!(
-        said.contains("hint: look at the path: a tsugi gateway answers MCP at its address with /mcp behind it"),
+        said.contains("hint: check the path: a tsugi gateway answers MCP at its address followed by /mcp"),
         "{said}"
     );
 }

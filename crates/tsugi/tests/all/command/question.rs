@@ -24,7 +24,7 @@ fn questions_to_the_user_are_declined_and_said_so_in_both_eras() {
         let (_scripted, world) = world(script);
         let ran = world.run(&["call", "s/ask"]).expect(0);
         assert_eq!(ran.json(), json!([{"action": "decline"}]));
-        assert_eq!(ran.stderr, "s asks: Who are you?\ndeclined, because nobody is here to be asked\n");
+        assert_eq!(ran.stderr, "s asks: Who are you?\ndeclined: prompts are off\n");
     }
 }
 
@@ -63,14 +63,14 @@ fn roots_are_told_to_a_server_that_asks_before_anything_is_called() {
 fn without_roots_a_server_is_not_told_that_it_may_ask_for_them() {
     let (_scripted, world) = world(Script::modern());
     let ran = world.run(&["call", "s/roots"]).expect(1);
-    assert!(ran.stderr.contains("hint: tell it the directories with --root"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: name the directories with --root"), "{}", ran.stderr);
 }
 
 #[test]
 fn a_model_is_never_lent() {
     let (_scripted, world) = world(Script::modern());
     let ran = world.run(&["call", "s/sample"]).expect(1);
-    assert!(ran.stderr.contains("hint: the command has no model to lend"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: the command has no model"), "{}", ran.stderr);
 }
 
 /// A modern server whose tools always end with this question.
@@ -92,5 +92,5 @@ fn a_server_that_never_stops_asking_is_left() {
     let form = json!({"method": "elicitation/create", "params": {"message": "Again?", "requestedSchema": {"type": "object", "properties": {}}}});
     let (_scripted, world) = world(always_asking(form));
     let ran = world.run(&["call", "-q", "s/echo", "message=x"]).expect(1);
-    assert!(ran.stderr.contains("the server never stops asking"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the server asks endlessly"), "{}", ran.stderr);
 }

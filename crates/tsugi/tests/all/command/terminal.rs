@@ -173,7 +173,7 @@ fn progress_is_a_bar_and_log_lines_do_not_tear_it() {
 #[test]
 fn nobody_is_asked_who_does_not_want_to_be() {
     let Some(played) = play(&World::new(), &["call", "--no-input", "greet"], &[]) else { return };
-    assert!(played.code == 0 && played.shown.contains("declined, because nobody is here"), "{}", played.shown);
+    assert!(played.code == 0 && played.shown.contains("declined: prompts are off"), "{}", played.shown);
 }
 
 #[test]
