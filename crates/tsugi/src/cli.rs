@@ -217,9 +217,11 @@ pub(crate) fn parse() -> CommandLine {
 /// Adds a hint to `tsugi add NAME PROGRAM …` without the two dashes before the program.
 fn with_advice(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     let mut words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    // `tsugi add NAME PROGRAM …`: at least the name and one word of the program.
     let is_add = words.get(1).is_some_and(|word| word == "add") && words.len() > 3;
     let has_flags_only_behind = words.get(2..4).is_some_and(|two| two.iter().all(|word| !word.starts_with('-')));
     if error.kind() == ErrorKind::UnknownArgument && is_add && has_flags_only_behind {
+        // After `tsugi add NAME`.
         words.insert(3, "--".to_owned());
         let hint = format!("put -- before the program: tsugi {}", words[1..].join(" "));
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
@@ -234,6 +236,7 @@ pub(crate) struct NoServerFlags;
 impl NoServerFlags {
     /// The flags to refuse, hidden. A command's own flag takes precedence over a global one with the same name.
     fn flags() -> impl Iterator<Item = clap::Arg> {
+        // clap has no other way to list the arguments of a struct.
         let common = <GlobalFlags as clap::Args>::augment_args(clap::Command::new("common"));
         let flags: Vec<clap::Arg> = common.get_arguments().cloned().collect();
         flags
@@ -255,6 +258,7 @@ impl clap::Args for NoServerFlags {
 
 impl clap::FromArgMatches for NoServerFlags {
     fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        // A default value is not a flag that the user gave.
         let given =
             Self::flags().find(|flag| matches.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine));
         let Some(flag) = given.as_ref().and_then(clap::Arg::get_long) else { return Ok(NoServerFlags) };
@@ -277,6 +281,7 @@ impl clap::FromArgMatches for NoServerFlags {
 fn with_joined_json(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     for word in words {
+        // Anything else after `--json` is the next positional word.
         let is_object = word.to_str().is_some_and(|text| text.trim_start().starts_with('{'));
         match joined.last_mut() {
             Some(last) if is_object && last == "--json" => {

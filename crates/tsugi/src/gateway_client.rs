@@ -52,12 +52,14 @@ pub(crate) struct GatewayClient {
 impl GatewayClient {
     /// Finds the gateway without contacting it.
     pub(crate) fn of(app: &App, which: &GatewayFlags) -> Result<Self, CommandFailure> {
+        // First, so that a bad key is reported before anything is searched.
         let headers = credentials(app, which)?;
         let running = app.state_directory().map(|state| gateway_record::running(&state)).unwrap_or_default();
         let (base, record) = match named(app, which)? {
             Some(base) => (base, None),
             None => found(app, &running)?,
         };
+        // An address that was named may belong to a known gateway, whose process and file are worth showing.
         let record = record.or_else(|| running.iter().find(|record| is_same_address(record, &base)).cloned());
         let description = record.as_ref().map_or_else(|| shown(&base), GatewayRecord::describe);
         let others = running.into_iter().filter(|record| !is_same_address(record, &base)).collect();
@@ -86,6 +88,7 @@ impl GatewayClient {
         if fault.code != FaultCode::ServerNotFound || path.first() != Some(&"servers") {
             return Err(CommandFailure::Fault(fault));
         }
+        // If this fails too, the original error is what matters.
         let all = self.wait(self.at(&["servers"], "").get(HeaderMap::new())).await.unwrap_or_default();
         let names: Vec<&str> =
             all["servers"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
@@ -101,6 +104,7 @@ impl GatewayClient {
     fn at(&self, path: &[&str], query: &str) -> HttpClient {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
+            // Segments are encoded, so that a server name with a slash stays one segment.
             segments.pop_if_empty().extend(path);
         }
         url.set_query(Some(query).filter(|query| !query.is_empty()));
@@ -138,6 +142,7 @@ fn named(app: &App, which: &GatewayFlags) -> Result<Option<Url>, CommandFailure>
     let environment = &app.context.environment;
     let named = which.gateway.as_deref().or_else(|| environment.filled(TSUGI_GATEWAY.name));
     let Some(text) = named else { return Ok(None) };
+    // `127.0.0.1:7600` alone is what people type.
     let address = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     match Url::parse(&address) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(Some(url)),
@@ -216,6 +221,7 @@ impl SearchPlace {
     fn search<'a>(&self, running: &'a [GatewayRecord]) -> SearchResult<'a> {
         let of_config = |record: &&GatewayRecord| self.config.is_some() && record.config == self.config;
         let of_directory = |record: &&GatewayRecord| !self.is_own && record.directory == self.directory;
+        // The file is more specific than the directory, which can have several gateways.
         for matches in [&of_config as &dyn Fn(&&GatewayRecord) -> bool, &of_directory] {
             match running.iter().filter(matches).collect::<Vec<_>>().as_slice() {
                 [] => {}
@@ -251,6 +257,7 @@ fn credentials(app: &App, which: &GatewayFlags) -> Result<HeaderMap, CommandFail
     let Some(key) = key else { return Ok(HeaderMap::new()) };
     let value = HeaderValue::try_from(format!("Bearer {key}"));
     let mut value = value.map_err(|_| CommandFailure::usage("the key has characters that cannot be sent"))?;
+    // Keeps the key out of debug output.
     value.set_sensitive(true);
     Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
 }

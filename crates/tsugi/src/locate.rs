@@ -92,6 +92,7 @@ impl LocatedOffer {
 /// Splits `server/name`, or `server__name` as models see it, if the left side is a configured server.
 pub(crate) fn split_server_name<'a>(word: &'a str, loaded: &LoadedConfig) -> (Option<&'a str>, &'a str) {
     let is_server = |name: &str| loaded.settings.servers.iter().any(|server| server.name == name);
+    // A slash wins: a tool name may contain `__`, but rarely a slash after a server name.
     let parts = [word.split_once('/'), word.split_once("__")];
     match parts.into_iter().flatten().find(|(server, name)| is_server(server) && !name.is_empty()) {
         Some((server, name)) => (Some(server), name),
@@ -154,11 +155,13 @@ impl OfferSearch<'_> {
     fn choose(&self, has_faults: bool) -> Result<LocatedOffer, CommandFailure> {
         let (loaded, thing, name) = (self.loaded, self.thing, self.name);
         let shown = self.holders(|(server, catalog)| thing.shown_in(loaded, server.name(), catalog, name));
+        // Hidden tools count only if no shown one matches, so that a hidden one never makes a name ambiguous.
         let holders = if shown.is_empty() { self.holders(|one| thing.hidden_in(loaded, one, name)) } else { shown };
         match holders.as_slice() {
             [(holder, _)] if self.is_elsewhere_too() => Err(self.ambiguous(&[holder.0.name()])),
             [(holder, own)] => Ok(LocatedOffer::new((*holder).clone(), own)),
             [] => {
+                // Names that were rewritten for a model provider are the last resort.
                 let public = (thing == OfferKind::Tool).then(|| self.by_public_name()).flatten();
                 public.ok_or_else(|| self.unknown(has_faults))
             }
@@ -180,6 +183,7 @@ impl OfferSearch<'_> {
             self.ready.iter().flat_map(of)
         };
         let maps = [ToolNaming::Prefix, ToolNaming::PrefixOnConflict].map(|naming| NameMap::build(targets(), naming));
+        // The list for the model may have been made with either naming.
         let target = maps.iter().find_map(|map| map.target(self.name))?;
         let holder = self.ready.iter().find(|(server, _)| server.name() == target.server)?;
         let own = own_name(self.loaded, &target.server, &holder.1, &target.tool)?;
@@ -214,6 +218,7 @@ impl OfferSearch<'_> {
     fn near(&self) -> Option<String> {
         let shown = |one: &ReadyServer| self.thing.names(self.loaded, one).into_iter().map(|(shown, _)| shown);
         let full = |one: &ReadyServer| shown(one).map(|name| format!("{}/{name}", one.0.name())).collect::<Vec<_>>();
+        // With a slash, the server part may be the misspelt one.
         if self.name.contains('/') {
             let all: Vec<String> = self.ready.iter().flat_map(full).collect();
             return nearest(self.name, all.iter().map(String::as_str)).map(str::to_owned);

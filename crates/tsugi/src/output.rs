@@ -49,6 +49,7 @@ impl OutputStream {
     fn write(&self, text: &str) -> io::Result<()> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.write_all(text.as_bytes())?;
+        // Every piece of output ends its line, so that the next one begins at the margin.
         if !text.ends_with('\n') {
             writer.write_all(b"\n")?;
         }
@@ -58,6 +59,7 @@ impl OutputStream {
 
 /// `NO_COLOR` wins, then `CLICOLOR_FORCE`, then whether it is a terminal with colours.
 fn wants_colour(environment: &Environment, watched: bool) -> bool {
+    // "0" means off, as the CLICOLOR convention has it.
     let forced = environment.filled(CLICOLOR_FORCE.name).is_some_and(|value| value != "0");
     let dumb = environment.get("TERM") == Some("dumb");
     environment.filled(NO_COLOR.name).is_none() && (forced || (watched && !dumb))
@@ -66,6 +68,7 @@ fn wants_colour(environment: &Environment, watched: bool) -> bool {
 impl CommandOutput {
     pub(crate) fn of_process(form: OutputFormat, environment: &Environment) -> Self {
         let data = OutputStream::new(Box::new(io::stdout()), io::stdout().is_terminal(), environment);
+        // Unbuffered, so that messages and log lines keep their order.
         let talk = OutputStream::new(Box::new(LossyStderr::new(PATIENCE)), io::stderr().is_terminal(), environment);
         CommandOutput::new(form, data, talk)
     }
@@ -112,6 +115,7 @@ impl CommandOutput {
 
     /// Prints data as JSON.
     pub(crate) fn json(&self, value: &impl Serialize) -> io::Result<()> {
+        // Pretty for people, one line per value for programs.
         let text = if self.data.watched { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
         self.data.write(&text.map_err(io::Error::other)?)
     }

@@ -74,6 +74,7 @@ pub(crate) fn warning(fault: &Fault, paint: TextPaint) -> String {
 pub(crate) fn problems(problems: &ConfigProblems, paint: TextPaint) -> String {
     let mut text: Vec<String> =
         problems.0.iter().map(|problem| labelled(&paint.error("error"), problem, paint)).collect();
+    // A count helps only when the list scrolls.
     if problems.0.len() > 1 {
         text.push(format!("{}: {} problems", paint.error("error"), problems.0.len()));
     }
@@ -89,6 +90,7 @@ pub(crate) fn warnings(warnings: &[ConfigProblem], paint: TextPaint) -> String {
 
 fn labelled(label: &str, problem: &ConfigProblem, paint: TextPaint) -> String {
     let text = problem.to_string();
+    // Only the label gets a colour; the hint itself stays readable.
     let paint_line = |line: &str| match line.strip_prefix("hint: ") {
         Some(hint) => format!("{}: {hint}", paint.hint("hint")),
         None => line.to_owned(),
@@ -106,6 +108,7 @@ fn labelled_fault(label: &str, fault: &Fault, paint: TextPaint) -> String {
     let mut text = format!("{label}: {}", headline(fault));
     let facts = format!("{}{}", fault.code.as_str(), effect(fault));
     let _ = write!(text, "\n  {}", paint.faint(facts));
+    // The last output usually names the cause better than our message.
     if let Some(process) = &fault.process {
         for line in &process.stderr {
             let _ = write!(text, "\n  {} {}", paint.faint("|"), printable(line));
@@ -114,7 +117,7 @@ fn labelled_fault(label: &str, fault: &Fault, paint: TextPaint) -> String {
     let mut outer = fault;
     while let Some(inner) = outer.cause.as_deref() {
         // The outer message often quotes the inner one; saying it twice helps no reader.
-        if !outer.message.contains(&inner.message) {
+        if !text.contains(inner.message.as_str()) {
             let _ = write!(text, "\n  because {}", headline(inner));
         }
         outer = inner;

@@ -1,4 +1,4 @@
-//! A few honest tools to try tsugi with before there is a server to connect to.
+//! The demo server: a few tools to try tsugi without any other server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ const ABOUT: &str = "A small server that is part of tsugi, to try things with. N
 const LONGEST_WAIT: f64 = 60.0;
 const MOST_STEPS: u32 = 1000;
 
-/// The server.
 pub(crate) fn server() -> Arc<InProcessServer> {
     InProcessServer::builder("demo", env!("CARGO_PKG_VERSION"))
         .title("tsugi demo")
         .instructions(ABOUT)
+        // Lets clients try log levels.
         .with_logging()
         .tool(calculate_bmi())
         .tool(echo())
@@ -55,11 +55,11 @@ pub(crate) fn server() -> Arc<InProcessServer> {
 fn without_formats(schema: &mut schemars::Schema) {
     let properties = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
     for property in properties.into_iter().flat_map(|properties| properties.values_mut()) {
+        // Providers reject formats they do not know.
         property.as_object_mut().map(|property| property.remove("format"));
     }
 }
 
-/// A body.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline, transform = without_formats)]
 struct BodyMeasures {
@@ -91,6 +91,7 @@ enum BmiCategory {
 impl BmiCategory {
     fn of(bmi: f64) -> Self {
         match bmi {
+            // The limits of the World Health Organization.
             bmi if bmi < 18.5 => BmiCategory::Underweight,
             bmi if bmi < 25.0 => BmiCategory::Normal,
             bmi if bmi < 30.0 => BmiCategory::Overweight,
@@ -110,12 +111,14 @@ fn calculate_bmi() -> BoundTool {
 fn bmi(body: &BodyMeasures) -> Result<BmiResult, HandlerError> {
     let wrong = [("weight_kg", body.weight_kg), ("height_m", body.height_m)]
         .into_iter()
+        // A NaN is neither positive nor negative, so it needs its own test.
         .find(|(_, value)| value.is_nan() || *value <= 0.0);
     if let Some((name, _)) = wrong {
         let data = RawJson::from(json!({"reason": format!("{name} must be positive")}));
         return Err(RpcError::with_data(code::INVALID_PARAMS, "Invalid params", Some(&data)).into());
     }
     let bmi = body.weight_kg / (body.height_m * body.height_m);
+    // The category uses the unrounded value.
     Ok(BmiResult { bmi: (bmi * 100.0).round() / 100.0, category: BmiCategory::of(bmi) })
 }
 
@@ -152,6 +155,7 @@ fn echo() -> BoundTool {
         .read_only()
         .idempotent()
         .open_world(false)
+        // `times` is a u8, which bounds the size of the result.
         .handler(|echo: EchoArguments, _| async move { Ok(vec![echo.message; echo.times.into()].join("\n")) })
 }
 
@@ -182,6 +186,7 @@ fn greet() -> BoundTool {
 
 fn greeting(context: &HandlerContext) -> Result<String, HandlerError> {
     match context.elicited::<GreetingAnswer>("who")? {
+        // First round: the call comes back with the answer.
         None => Err(NeedInput::new().form("who", "Who is there?", &greeted_form()).into()),
         Some(ElicitationAnswer::Accepted(GreetingAnswer { name, tone: Some(GreetingTone::Cheerful) })) => {
             Ok(format!("Hello {name}, how lovely!"))
@@ -232,6 +237,7 @@ fn wait() -> BoundTool {
 }
 
 async fn pass_time(wait: &WaitArguments, context: &HandlerContext) -> Result<String, HandlerError> {
+    // The range test also rejects NaN.
     if !(0.0..=LONGEST_WAIT).contains(&wait.seconds) {
         return Err(HandlerError::failed(format!("seconds must be between 0 and {LONGEST_WAIT}")));
     }

@@ -81,6 +81,7 @@ pub(crate) async fn run(app: &App, args: &BatchArgs) -> Result<CommandExit, Comm
     let progress = app.output.progress("calling", Some(calls.entries.len() as u64));
     let numbered = calls.entries.into_iter().enumerate();
     let running = numbered.map(|(number, entry)| worker.call(entry).map(move |done| (number, done)));
+    // Unordered, so that a slow call does not keep a free slot from the next one.
     let mut results = futures_util::stream::iter(running).buffer_unordered(limit.max(1));
     let mut exit = CommandExit::Success;
     let mut all = Vec::new();
@@ -112,6 +113,7 @@ fn wanted<'a>(
 ) -> Result<Vec<&'a ServerSettings>, CommandFailure> {
     let names: Option<Vec<&str>> = entries.iter().map(|entry| entry.place(loaded).0).collect();
     let Some(mut names) = names else { return select(loaded, app.chosen(loaded)) };
+    // A server is started once, however many calls name it.
     names.sort_unstable();
     names.dedup();
     // An unknown name fails only its own call.
@@ -146,6 +148,7 @@ impl BatchWorker<'_> {
         };
         let result = ToolResult::new(tool, server.as_deref(), outcome, started.elapsed());
         let failed = if result.success { CommandExit::Success } else { CommandExit::Failed };
+        // Without a fault, a failed tool is a plain failure.
         let exit = result.fault.as_ref().map_or(failed, CommandExit::of_fault);
         (result, exit)
     }
@@ -193,6 +196,7 @@ impl BatchWorker<'_> {
         };
         let is_shown = |server: &str, own: &str| is_shown_as(self.loaded, server, own, tool);
         let mut holders: Vec<&ReachedServer> = self.reached.iter().filter(|one| has(one, &is_shown)).collect();
+        // A hidden or renamed tool is found by its own name, to be refused with the reason.
         if holders.is_empty() {
             holders = self.reached.iter().filter(|one| has(one, &|_, own| own == tool)).collect();
         }
@@ -227,6 +231,7 @@ fn parse(text: &str) -> Result<BatchInput, CommandFailure> {
             r#"a call is written {"tool": "server/name", "arguments": {…}}; they stand in an array or line by line"#,
         )
     };
+    // Objects need no separator, so a file of lines is read as a stream.
     if text.trim_start().starts_with('[') {
         let entries = serde_json::from_str(text).map_err(|error| unfit(&error))?;
         return Ok(BatchInput { entries, are_lines: false });

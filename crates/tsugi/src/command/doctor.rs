@@ -79,6 +79,7 @@ pub(crate) async fn run(app: &App, args: &DoctorArgs) -> Result<CommandExit, Com
     warn_offline(app, &wanted);
     let started = app.start(&loaded.settings, &wanted, &options);
     let mut failed = started.failed;
+    // All servers are waited for: the point is to see what each does.
     let mut reached = reach(app, started.servers, |_, _| false).await;
     let mut examined = Vec::new();
     for settings in wanted {
@@ -88,14 +89,17 @@ pub(crate) async fn run(app: &App, args: &DoctorArgs) -> Result<CommandExit, Com
         examined.push(examine(app, settings, one, fault.map(|index| failed.swap_remove(index))));
     }
     for one in &mut examined {
+        // Asked only where a version is the problem: starting an interpreter takes time.
         if let Some(cause) = &one.cause {
             one.installed = version::installed(cause, one.program.as_deref()).await;
         }
     }
     if args.fix {
+        // After the diagnosis of all, so that a fix cannot influence another server.
         examined.iter_mut().for_each(|one| one.repair(&loaded));
     }
     let mut house = check_secrets(&loaded, args.fix);
+    // With servers named, the user does not want to hear of others.
     if args.servers.is_empty() {
         house.extend(dormant_servers(&loaded));
     }
@@ -120,6 +124,7 @@ fn warn_offline(app: &App, wanted: &[&ServerSettings]) {
 }
 
 fn exit(examined: &[ServerDiagnosis]) -> CommandExit {
+    // A repaired server counts as working.
     let broken = examined.iter().find(|one| !one.is_usable() && one.fixed.is_none());
     broken.map_or(CommandExit::Success, |one| one.fault.as_ref().map_or(CommandExit::Failed, CommandExit::of_fault))
 }
@@ -138,6 +143,7 @@ fn examine(
         Some(Err(fault)) => (None, Some(fault)),
         None => (None, failed),
     };
+    // The log of the server has more lines than the fault.
     let mut stderr = server.as_ref().map(|server| server.stderr(200)).unwrap_or_default();
     if let Some(process) = fault.as_ref().and_then(|fault| fault.process.clone()).filter(|_| stderr.is_empty()) {
         stderr = process.stderr;
@@ -168,6 +174,7 @@ fn examine(
 fn program(app: &App, settings: &ServerSettings) -> Option<PathBuf> {
     let ServerTarget::Command(command) = &settings.target else { return None };
     let program = command.program.expose();
+    // A path is not searched in PATH.
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());
     }
@@ -177,6 +184,7 @@ fn program(app: &App, settings: &ServerSettings) -> Option<PathBuf> {
 
 /// A secrets file that other users can read.
 fn check_secrets(loaded: &LoadedConfig, may_fix: bool) -> Vec<String> {
+    // Built-in and ad-hoc servers have no secrets file.
     let Some(open) = loaded.origin.path().and_then(fix::open_secrets) else { return Vec::new() };
     let fixed = may_fix.then(|| fix::close_secrets(&open)).flatten();
     vec![

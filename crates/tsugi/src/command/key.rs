@@ -100,7 +100,9 @@ pub(crate) fn run(app: &App, args: &KeyArgs) -> Result<CommandExit, CommandFailu
 
 fn add(app: &App, file: &KeyFile, order: &AddKeyArgs) -> Result<(), CommandFailure> {
     let (secret, key) = ApiKey::generate(&order.name);
+    // Only the digest is stored; the secret is printed below and then gone.
     let stored = order.stored(&key);
+    // Checked before the key is shown, so that a refused key is never used.
     if !order.print {
         expect_free(app, &order.name)?;
         file.change(|keys| insert(keys, stored.clone()))?;
@@ -108,10 +110,11 @@ fn add(app: &App, file: &KeyFile, order: &AddKeyArgs) -> Result<(), CommandFailu
     match app.output.form() {
         OutputFormat::Json => app.output.json(&json!({"name": stored.name, "key": secret, "hash": stored.hash}))?,
         OutputFormat::Text => {
+            // The key alone on stdout, so that it can be piped.
             app.output.data(&secret)?;
             let told = match order.print {
                 true => format!("its hash: {}", stored.hash),
-                false => "this is the only time it is shown; only its hash is kept".to_owned(),
+                false => "shown only this once; only its hash is stored".to_owned(),
             };
             app.output.message(|paint| paint.faint(told));
         }
@@ -138,7 +141,7 @@ impl AddKeyArgs {
 
 /// Calls carry only the name of their key, so names must be unique.
 fn expect_free(app: &App, name: &str) -> Result<(), CommandFailure> {
-    // A configuration that cannot be read is a matter for `tsugi check`; a gateway goes by the same rule.
+    // An unreadable configuration is reported by `tsugi check`, and would not start a gateway either.
     let Ok(loaded) = layer::load(&app.wish(), &app.context) else { return Ok(()) };
     if loaded.settings.gateway.auth.knows(name) {
         let message = format!("the configuration has a key named `{name}` already");
@@ -149,8 +152,8 @@ fn expect_free(app: &App, name: &str) -> Result<(), CommandFailure> {
 
 fn insert(keys: &mut KeyFileContent, key: StoredKey) -> Result<(), CommandFailure> {
     if keys.keys.iter().any(|known| known.name == key.name) {
-        let hint = format!("take the old one back first: tsugi key revoke {}", key.name);
-        return Err(CommandFailure::usage(format!("there is a key named `{}` already", key.name)).with_hint(hint));
+        let hint = format!("revoke the old one first: tsugi key revoke {}", key.name);
+        return Err(CommandFailure::usage(format!("a key named `{}` exists already", key.name)).with_hint(hint));
     }
     keys.keys.push(key);
     Ok(())
@@ -160,10 +163,11 @@ fn revoke(app: &App, file: &KeyFile, name: &str) -> Result<(), CommandFailure> {
     file.change(|keys| {
         let before = keys.keys.len();
         keys.keys.retain(|key| key.name != name);
+        // Inside the change, so that two revocations cannot both succeed.
         let is_gone = keys.keys.len() < before;
         is_gone.then_some(()).ok_or_else(|| CommandFailure::usage(format!("there is no key named `{name}`")))
     })?;
-    app.output.message(|_| format!("the key `{name}` opens nothing any more"));
+    app.output.message(|_| format!("revoked the key `{name}`"));
     Ok(())
 }
 

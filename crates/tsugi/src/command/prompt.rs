@@ -43,6 +43,7 @@ pub(crate) async fn run(app: &App, args: PromptArgs) -> Result<CommandExit, Comm
     let (object, words) = args.flags.split(args.arguments)?;
     let roots = args.flags.roots(app)?;
     let loaded = app.configuration()?;
+    // `/name` is how clients show prompts.
     let word = args.prompt.trim_start_matches('/');
     let found = locate(app, &loaded, OfferKind::Prompt, word, &roots).await?;
     let talk = InteractiveCall::new(app).with_roots(roots).with_timeout(args.flags.timeout);
@@ -70,6 +71,7 @@ async fn complete(
     if missing.is_empty() {
         return Ok(object);
     }
+    // A script gets an error instead of a prompt that hangs.
     if !talk.is_interactive() {
         return Err(super::call::lacking(&found.subject(), &missing));
     }
@@ -98,6 +100,7 @@ fn text(name: &str, value: &ArgumentValue) -> Result<String, CommandFailure> {
 /// A prompt's arguments as a schema: all of them are text.
 fn schema_of(prompt: &PromptDescription) -> Value {
     let arguments = prompt.arguments();
+    // Everything is text here, so only the description matters.
     let property = |argument: &tsugi_protocol::mcp::prompt::PromptArgument| {
         let mut property = json!({"type": "string"});
         if let Some(description) = &argument.description {
@@ -114,6 +117,7 @@ fn schema_of(prompt: &PromptDescription) -> Value {
 /// The text of the messages; roles are shown only if there are several.
 fn messages(body: &JsonObject, reader: ResultReader) -> String {
     let messages: Vec<Value> = body.get("messages").and_then(|messages| messages.to_lossy().ok()).unwrap_or_default();
+    // A single speaker needs no label.
     let is_alone = messages.iter().all(|message| message["role"] == "user");
     let shown = |block: &Value| result_text::text_of_block(block, reader);
     let text = |message: &Value| {

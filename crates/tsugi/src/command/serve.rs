@@ -107,16 +107,21 @@ struct RunningGateway<'a> {
 }
 
 pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, CommandFailure> {
+    // Once, before any thread allocates much.
     tsugi_process::return_large_blocks();
+    // First, so that a signal during the start is not lost.
     let mut signals = ServiceSignals::listen()?;
     let loaded = app.configuration()?;
+    // Watched before the start, so that a change during the start is seen.
     let mut source = ConfigSource::watch(app, &loaded);
     let mut running = RunningGateway::start(app, args, args.over(loaded)).await?;
     // Processes left behind by an earlier run that was killed together with its guardians.
+    // In the background: it reads all of /proc.
     tokio::task::spawn_blocking(tsugi_process::sweep_strays);
     let _record = publish_record(app, &running);
     running.print_welcome();
     running.print_address()?;
+    // Only now: a program must not run if the address turns out to be taken.
     running.manager.let_start();
     let mut is_tidied = false;
     loop {
@@ -129,6 +134,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
             () = running.doorkeeper.changed() => running.replace_keys(),
             Some((server, arrived)) = running.arrivals.next() => {
                 running.handle_arrival(server, arrived);
+                // Once the start is over, its code is not needed again soon.
                 if running.arrivals.is_empty() && !is_tidied {
                     is_tidied = true;
                     tokio::spawn(tidy_memory(running.handle.connection_count()));
@@ -175,6 +181,7 @@ impl<'a> RunningGateway<'a> {
         let mut config = gateway::config(&loaded.settings, doorkeeper.keys(app, &loaded.settings)?);
         take_inherited_socket(&mut config)?;
         check_address_free(&config)?;
+        // Registered, but not started before the gateway listens.
         manager.hold_back();
         manager.reconcile(plan.servers);
         let guard = Arc::new(AccessGuard::new(&config).with_tokens(app.boards.clone()));
@@ -245,6 +252,7 @@ impl<'a> RunningGateway<'a> {
 
     fn report_arrival(&self, server: &Server, arrived: Result<Arc<Catalog>, Fault>) {
         match arrived {
+            // Slow is not broken: a download may be running.
             Err(_) if is_still_starting(server) => self.app.output.message(|paint| {
                 let told = format!("{}: still starting; `tsugi logs {0}` shows its standard error", server.name());
                 format!("{}: {told}", paint.warning("warning"))
@@ -286,6 +294,7 @@ impl<'a> RunningGateway<'a> {
     async fn stop(self, signals: &mut ServiceSignals) -> CommandExit {
         let grace = self.loaded.settings.gateway.drain;
         self.app.output.message(|paint| paint.faint(stopping(grace)));
+        // Calls first: a server that is stopped would cut them.
         let ended = async {
             let cut_off = self.handle.drain(grace).await;
             self.manager.stop().await;

@@ -73,6 +73,7 @@ pub(super) async fn standings(app: &App, loaded: &LoadedConfig) -> Result<Vec<Se
     let started = app.start(&loaded.settings, &wanted, &StartOptions::default());
     let mut reached = reach(app, started.servers, |_, _| false).await;
     let mut failed = started.failed;
+    // Disabled servers are listed too, so that they are not forgotten.
     let listed = loaded.settings.servers.iter().filter(|server| names.is_empty() || names.contains(&server.name));
     let stand = |settings: &ServerSettings| {
         if let Some(index) = reached.iter().position(|one| one.server.name() == settings.name) {
@@ -89,6 +90,7 @@ impl ServerReport {
         let (status, sandbox) = (reached.server.status(), confinement(&reached.server));
         let (counts, fault) = match reached.catalog {
             Ok(catalog) => {
+                // People count what they can read, templates included.
                 let resources = catalog.resources.items.len() + catalog.templates.items.len();
                 let (tools, prompts) = (catalog.tools.items.len(), catalog.prompts.items.len());
                 (Some(OfferCounts { tools, prompts, resources }), catalog.faults().next().cloned())
@@ -97,6 +99,7 @@ impl ServerReport {
         };
         ServerReport {
             name: reached.server.name().to_owned(),
+            // A server whose list failed is connected, but not usable.
             state: if fault.is_some() { ConnectionState::Failed } else { status.state }.to_string(),
             transport: status.transport,
             status: Some(status),
@@ -113,6 +116,7 @@ impl ServerReport {
             ServerTarget::Remote(_) => "http",
             ServerTarget::Builtin(_) => "builtin",
         };
+        // Not even registered: the entry cannot be used.
         let state = if fault.is_some() { "failed" } else { "switched off" }.to_owned();
         let name = settings.name.clone();
         ServerReport { name, state, transport, status: None, counts: None, took: None, sandbox: None, fault }
@@ -139,6 +143,7 @@ fn table(standings: &[ServerReport]) -> TextTable {
             revision,
             standing.sandbox.as_ref().map(|(word, _)| (*word).to_owned()).unwrap_or_default(),
             standing.counts.as_ref().map(|counts| counts.tools.to_string()).unwrap_or_default(),
+            // The time of a failure would be the time of the limit.
             standing.took.filter(|_| standing.counts.is_some()).map(milliseconds).unwrap_or_default(),
             title.unwrap_or_default(),
         ]);

@@ -78,6 +78,7 @@ async fn watch(
                     shown = seen;
                 }
             }
+            // Reported once, not with every poll.
             Err(failure) if shown != Value::Null => {
                 let failure: CommandFailure = failure;
                 failure.report(&app.output);
@@ -93,6 +94,7 @@ async fn watch(
 /// The members whose changes matter, without counters that tick by themselves.
 fn without_live_values(answer: &Value) -> Value {
     let keep = |server: &Value| -> Value {
+        // Uptime and latencies change with every poll and would redraw the table each time.
         let keys = ["name", "state", "transport", "protocolVersion", "pid", "tools", "inFlight", "restarts"];
         keys.iter().map(|key| ((*key).to_owned(), server[*key].clone())).collect()
     };
@@ -103,6 +105,7 @@ fn show(app: &App, before: &Value, answer: &Value) -> Result<(), CommandFailure>
     if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(answer)?);
     }
+    // A terminal shows the current state, a pipe the history.
     if app.output.is_data_watched() {
         app.output.bytes(CLEAR)?;
         return Ok(app.output.table(&table(answer))?);
@@ -129,11 +132,13 @@ async fn report_troubles(app: &App, remote: &GatewayClient, answer: &Value) {
             let told = printable_line(&printable(&format!("{name} {problem}")));
             app.output.message(|paint| format!("{} {told}", paint.warning("warning:")));
         }
+        // Disconnected is how a lazy or stopped server rests.
         if matches!(state.as_str(), "connected" | "disconnected") {
             continue;
         }
         let why = server["fault"]["message"].as_str().map(|message| format!(": {message}")).unwrap_or_default();
         app.output.message(|paint| printable_line(&format!("{} {name} is {state}{why}", paint.warning("warning:"))));
+        // Best effort: the table is already printed.
         let said = remote.get(&["servers", &name, "logs"], WORDS).await.unwrap_or_default();
         for line in said["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             app.output.message(|paint| format!("  {} {}", paint.faint("|"), printable(line)));
@@ -188,6 +193,7 @@ fn table(answer: &Value) -> TextTable {
 fn state_of(server: &Value) -> String {
     let state = cell_text(&server["state"]);
     match (state.as_str(), &server["stopped"]) {
+        // The gateway reports both as disconnected.
         ("disconnected", Value::Bool(true)) => "stopped".to_owned(),
         _ => state,
     }

@@ -60,6 +60,7 @@ struct ListedTool {
 
 pub(crate) async fn run(app: &App, args: &ToolsArgs) -> Result<CommandExit, CommandFailure> {
     let loaded = app.configuration()?;
+    // A missing server makes the list incomplete, not useless.
     let (ready, exit) = reach_all(app, &loaded, |_| true).await?;
     warn_left_out(app, &ready);
     let offered = offered(&loaded, &ready);
@@ -111,6 +112,7 @@ fn described(offered: &ListedTool) -> Value {
     let mut described: Value = offered.tool.object().raw().to_lossy().unwrap_or_default();
     described["server"] = offered.server.name().into();
     let config = offered.server.config();
+    // The tool's own timeout wins over the server's.
     let own = config.tools.get(&offered.own).and_then(|tool| tool.timeout);
     described["timeout"] = own.or(config.timeout).map(|timeout| timeout.as_millis() as u64).into();
     described
@@ -118,6 +120,7 @@ fn described(offered: &ListedTool) -> Value {
 
 /// The file's naming for the server, or for all. Ad-hoc servers keep their own names where these are unique.
 fn naming(loaded: &LoadedConfig, server: &str) -> ToolNaming {
+    // Nothing is configured for these, so the shortest unambiguous names are best.
     if matches!(loaded.origin, ConfigOrigin::AdHoc | ConfigOrigin::Variable) {
         return ToolNaming::PrefixOnConflict;
     }
@@ -134,12 +137,14 @@ fn convert(
 ) -> Result<(), CommandFailure> {
     let target = |offered: &ListedTool| ToolTarget::new(offered.server.name(), offered.tool.name());
     let named = offered.iter().map(|offered| (target(offered), naming(loaded, offered.server.name())));
+    // Long names are shortened to what the provider accepts.
     let names = NameMap::build_each(named, dialect.longest_name());
     let schemas: Vec<Value> = offered.iter().map(|offered| schema_of(&offered.tool)).collect();
     let descriptions: Vec<String> =
         offered.iter().map(|offered| offered.tool.description().unwrap_or_default()).collect();
     let named: Vec<NamedTool<'_>> = (0..offered.len())
         .map(|index| NamedTool {
+            // Every target was put in above; the fallback is for the compiler.
             name: names.name(&target(&offered[index])).unwrap_or_else(|| offered[index].tool.name()),
             description: &descriptions[index],
             input_schema: &schemas[index],
@@ -147,6 +152,7 @@ fn convert(
         .collect();
     let openai_style = if args.chat { OpenAiStyle::Chat } else { OpenAiStyle::Responses };
     let options = dialect::DialectOptions { openai_style, ..dialect::DialectOptions::default() };
+    // The whole list at once: some providers want one object around all tools.
     let (together, converted) = dialect::tools_for(dialect, &named, options);
     if args.report {
         report_losses(app, dialect, &named, &converted);

@@ -107,6 +107,7 @@ impl FailureCause {
             FailureCause::NoNetwork { .. } => "no-network",
             FailureCause::NeedsVariable { .. } => "needs-variable",
             FailureCause::SandboxDenies { .. }
+            // One word for all three: programs act on them alike.
             | FailureCause::SandboxHides { .. }
             | FailureCause::SandboxForbidsProgram { .. } => "sandbox-denies",
             FailureCause::AgentUnknown { .. } => "agent-unknown",
@@ -131,6 +132,7 @@ impl FailureCause {
 
     /// Whether the server can be used all the same.
     pub(crate) fn is_blemish(&self) -> bool {
+        // All other causes keep a server from working.
         matches!(self, FailureCause::Banner { is_fatal: false, .. })
     }
 
@@ -163,6 +165,7 @@ impl FailureCause {
             FailureCause::SandboxDenies { path: Some(path) } => format!("its sandbox denies access to `{path}`"),
             FailureCause::SandboxDenies { path: None } => "its sandbox denies access to a file".to_owned(),
             FailureCause::SandboxHides { path } => format!("`{path}` exists, but not inside its sandbox"),
+            // The process layer names program and path already.
             FailureCause::SandboxForbidsProgram { message, .. } => message.clone(),
             FailureCause::AgentUnknown { agent } => format!("agent `{agent}` is not in its database"),
             FailureCause::ProjectServer { message, .. } => format!("the project server cannot start: {message}"),
@@ -184,6 +187,7 @@ impl FailureCause {
             FailureCause::NotMcp { what } => format!("something answers at its address, but not with MCP ({what})"),
             FailureCause::Hangs { .. } => "it runs, but does not answer the handshake".to_owned(),
             FailureCause::Crashes { status, .. } => format!("it exits before it answers ({status})"),
+            // Better the raw message than a guess.
             FailureCause::Unknown { message } => message.clone(),
         }
     }
@@ -201,6 +205,7 @@ impl FailureCause {
             FailureCause::PackageMissing { .. } => "check the spelling in `args`, and whether the package needs another registry; run the command by hand to see all output".to_owned(),
             FailureCause::CacheBroken { folder } => format!("rm -r {folder} and try again: it is a cache that npx fills again"),
             FailureCause::NoNetwork { .. } => "remove `net: none` from its `sandbox`, or install the package and name its program in `command`".to_owned(),
+            // This case is the one that `--fix` repairs.
             FailureCause::NeedsVariable { name, is_set_here: true } => {
                 format!("it is set here, but servers get only the variables that their entry names: add `env: {{{name}: \"${{{name}}}\"}}` to it (`tsugi doctor --fix` does)")
             }
@@ -220,6 +225,7 @@ impl FailureCause {
             FailureCause::ProjectServer { hint, .. } => hint.clone().unwrap_or_else(|| "check `--db` and `--agent-id` in `args`; `tsugi pm doctor` checks the database".to_owned()),
             FailureCause::PortTaken { .. } => "stop the program that holds the port, or choose another port in `args` or `env`".to_owned(),
             FailureCause::CannotReach { .. } => "start the service, or correct the address it is given".to_owned(),
+            // Not necessarily fatal by itself, but the server did not answer either.
             FailureCause::Banner { is_fatal: true, .. } => "have it log to standard error; often a flag such as --quiet or --stdio, or another start script, does it".to_owned(),
             FailureCause::Banner { .. } => "tsugi skips such lines, but other clients fail: have it log to standard error".to_owned(),
             FailureCause::Refused => "start it, or correct `url`; in a container, 127.0.0.1 is the container itself".to_owned(),
@@ -231,6 +237,7 @@ impl FailureCause {
             FailureCause::OauthRequired => "tsugi cannot sign in with OAuth yet; if the server also issues tokens by hand, give one as `headers: {Authorization: \"Bearer ${TOKEN}\"}`".to_owned(),
             FailureCause::Forbidden => "ask its owner for access, or use another key".to_owned(),
             FailureCause::NotMcp { .. } => "check the path in `url`: most servers answer at /mcp or /sse".to_owned(),
+            // The first start of a package can take minutes.
             FailureCause::Hangs { runner: Some(runner) } => format!("{runner} may still be downloading it: wait longer with --timeout 10m, or run the command once by hand; otherwise, some servers need a word such as `stdio` or `mcp` in `args`"),
             FailureCause::Hangs { runner: None } => "does it speak MCP on standard output? some servers need a word such as `stdio` or `mcp` in `args`; others wait for a lock or a login, as their standard error tells".to_owned(),
             FailureCause::Crashes { is_silent: true, .. } => "it printed nothing to standard error; run the command by hand with the same variables".to_owned(),
@@ -242,6 +249,7 @@ impl FailureCause {
 
 fn missing_program(program: &str) -> String {
     match program.rsplit('/').next().unwrap_or_default() {
+        // These come together, and people know the installer by this name.
         "npx" | "node" | "npm" => "install Node.js (https://nodejs.org), or give the full path in `command`".to_owned(),
         "uvx" | "uv" => "install uv (https://docs.astral.sh/uv), or give the full path in `command`".to_owned(),
         "python" => "many systems have only `python3`: use that, or install Python".to_owned(),

@@ -85,6 +85,7 @@ fn line_with<'a>(lines: &'a [String], signs: &[&str]) -> Option<&'a String> {
 
 /// The program does not run with this Node or this Python.
 pub(super) fn wrong_version(lines: &[String]) -> Option<FailureCause> {
+    // Node first: npx prints Python versions of node-gyp too.
     let node = line_with(lines, &NODE).map(|line| FailureCause::WrongNode { line: short(line) });
     node.or_else(|| line_with(lines, &PYTHON).map(|line| FailureCause::WrongPython { line: short(line) }))
 }
@@ -125,11 +126,13 @@ pub(super) fn variable(lines: &[String]) -> Option<String> {
 fn variable_in(line: &str) -> Option<String> {
     let words = line.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
     let is_variable = |word: &&str| {
+        // Shorter words in capitals are usually abbreviations.
         word.len() >= 4
             && word.starts_with(|c: char| c.is_ascii_uppercase())
             && !NO_VARIABLES.contains(word)
             && (word.contains('_') || line.contains("variable") || line.contains("KeyError") || line.contains("env"))
     };
+    // A name with an underscore is more likely a variable than a single word.
     words.filter(is_variable).max_by_key(|word| word.contains('_')).map(str::to_owned)
 }
 
@@ -139,6 +142,7 @@ pub(super) fn broken_cache(lines: &[String]) -> Option<FailureCause> {
     let start = line.find("/_npx/")?;
     let end = start + "/_npx/".len();
     let hash = line[end..].split('/').next()?;
+    // The path begins after the last quote, space or parenthesis before it.
     let begin = line[..start].rfind([' ', '\'', '"', '(']).map_or(0, |place| place + 1);
     let folder = line[begin..end + hash.len()].trim_start_matches("file://").to_owned();
     Some(FailureCause::CacheBroken { folder })

@@ -43,6 +43,7 @@ pub(crate) async fn reach(
     let progress = app.output.progress("connecting", (servers.len() > 1).then_some(servers.len() as u64));
     let patience = |server: &Server| app.patience(server.config());
     let started = Instant::now();
+    // The slowest server limits the whole wait.
     let mut deadline = started + servers.iter().map(patience).max().unwrap_or_default();
     let ready = |(index, server): (usize, &Server)| {
         let (server, patience) = (server.clone(), patience(server));
@@ -65,6 +66,7 @@ pub(crate) async fn reach(
     }
     let finish = |(server, arrival): (Server, ConnectResult)| {
         let (catalog, took) = arrival.unwrap_or_else(|| {
+            // Without a match the remembered catalog says nothing: the server may have changed.
             let known = if is_found { lacking(&server, &is_enough) } else { None };
             (known.ok_or_else(|| late_fault(&server)), started.elapsed())
         });
@@ -77,6 +79,7 @@ pub(crate) async fn reach(
 /// The catalog, or the fault of the first attempt. The server keeps trying, but a person is waiting.
 async fn first_try(server: &Server, patience: Duration) -> Result<Arc<Catalog>, Fault> {
     tokio::select! {
+        // A server that is ready wins over a fault of an earlier attempt.
         biased;
         ready = server.ready(patience) => ready,
         fault = broken(server) => Err(fault),
@@ -90,6 +93,7 @@ async fn broken(server: &Server) -> Fault {
         if let Some(fault) = status.fault.filter(|_| status.state == ConnectionState::Reconnecting) {
             return fault;
         }
+        // A closed channel means that the server is gone; `ready` reports that.
         if let Err(RecvError::Closed) = changes.recv().await {
             return std::future::pending().await;
         }
@@ -130,6 +134,7 @@ fn with_silence_hint(server: &Server, fault: Fault) -> Fault {
         _ => fault,
     };
     let is_first = fault.hint.is_none() && fault.process.is_none() && fault.cause.is_none();
+    // Initializing means that the process runs and the handshake was sent.
     let is_silent = is_first && server.status().state == ConnectionState::Initializing;
     if is_silent { fault.with_hint("it runs but does not answer: does it speak MCP?") } else { fault }
 }
@@ -160,6 +165,7 @@ pub(crate) async fn reach_all(
     for one in reach(app, started.servers, |_, catalog| is_enough(catalog)).await {
         match one.catalog {
             Ok(catalog) => {
+                // A server can be connected while one of its lists failed.
                 faults.extend(catalog.faults().map(|fault| fault.clone().on_server(one.server.name())));
                 ready.push((one.server, catalog));
             }

@@ -85,6 +85,7 @@ pub(crate) const PM_CODES: [(CommandExit, u8, &str); 9] = [
 impl CommandExit {
     /// The number.
     pub(crate) fn code(self) -> u8 {
+        // The first table wins, so that a shared exit has one number.
         let row = CODES.iter().chain(&PM_CODES).find(|(exit, _, _)| *exit == self);
         row.map(|(_, code, _)| *code).expect("every way to end has its row")
     }
@@ -102,7 +103,9 @@ impl CommandExit {
             PermissionDenied | RateLimitExceeded | Overloaded | Draining => CommandExit::Refused,
             InputRequired => CommandExit::InputRequired,
             Cancelled => CommandExit::Interrupted,
+            // The last try says why, the retries only how often.
             MaxRetriesExceeded => fault.cause.as_deref().map_or(CommandExit::Failed, CommandExit::of_fault),
+            // The server was reached, so it is not "unreachable".
             InvalidResponse | ExecutionFailed | InternalError => CommandExit::Failed,
         }
     }
@@ -113,6 +116,7 @@ impl From<Code> for CommandExit {
     fn from(code: Code) -> Self {
         use Code::*;
         match code {
+            // The caller can correct these by typing something else.
             InvalidArgument | TooLarge => CommandExit::Usage,
             NotFound => CommandExit::NotFound,
             PermissionDenied | AgentInactive | ApprovalRequired | HandoffNotForYou => CommandExit::Refused,

@@ -41,6 +41,7 @@ fn put(
     given: ArgumentText<'_>,
     shape: &SchemaShape,
 ) -> Result<(), UsageError> {
+    // A property whose name contains a dot wins over nesting.
     if let Some(property) = shape.property(key) {
         return add(object, path, key, given, &property);
     }
@@ -88,6 +89,7 @@ fn add(
     given: ArgumentText<'_>,
     shape: &SchemaShape,
 ) -> Result<(), UsageError> {
+    // The first value decides nothing: a second may make it an array.
     let Some(there) = object.get_mut(key) else {
         object.insert(key, first(path, given, shape)?);
         return Ok(());
@@ -98,6 +100,7 @@ fn add(
     let item = item(path, given, shape)?;
     match there.items_mut() {
         Some(items) => items.push(item),
+        // The first word was taken as a single value.
         None => *there = ArgumentValue::Items(vec![there.clone(), item]),
     }
     Ok(())

@@ -85,6 +85,7 @@ impl SchemaShape {
     }
 
     fn takes(&self, kind: ValueKind) -> bool {
+        // A schema with `number` accepts integers too.
         let named = |name: &str| name == kind.name() || (kind == ValueKind::Integer && name == "number");
         match self.0.get("type") {
             Some(Value::String(name)) => named(name),
@@ -92,6 +93,7 @@ impl SchemaShape {
             _ if self.0.contains_key("const") || self.0.contains_key("enum") => {
                 self.choices().iter().any(|choice| is(kind, &choice.value))
             }
+            // Many servers leave out `type: object`.
             _ if self.0.contains_key("properties") => kind == ValueKind::Object,
             _ => true,
         }
@@ -113,6 +115,7 @@ impl SchemaShape {
             return listed;
         }
         let branches: Vec<SchemaShape> = self.list("oneOf").chain(self.list("anyOf")).map(SchemaShape::inner).collect();
+        // A union is an enumeration only if every branch is one.
         let all: Vec<Vec<ValueChoice>> = branches.iter().map(SchemaShape::choices).collect();
         if all.iter().all(|choices| !choices.is_empty()) { all.concat() } else { Vec::new() }
     }
@@ -130,6 +133,7 @@ impl SchemaShape {
     /// The shape of an array's items.
     pub(crate) fn items(&self) -> SchemaShape {
         let of = |shape: &SchemaShape| shape.0.get("items").map(SchemaShape::inner);
+        // A union of a list and something else still has items.
         of(self).or_else(|| self.branches().iter().find_map(of)).unwrap_or_default()
     }
 
@@ -155,7 +159,7 @@ impl SchemaShape {
     }
 
     /// Whether unlisted properties are accepted: if the schema allows them, or lists none.
-    /// A schema that only forgets to forbid them is not asked, since a typing error is far more likely.
+    /// A schema that merely does not forbid them counts as closed, since a typing error is far more likely.
     pub(crate) fn is_open(&self) -> bool {
         let says_so = |shape: &SchemaShape| {
             let more = shape.0.get("additionalProperties");
@@ -173,12 +177,10 @@ impl SchemaShape {
         self.0.get("additionalProperties").map(SchemaShape::inner).unwrap_or_default()
     }
 
-    /// The name for people.
     pub(crate) fn title(&self) -> Option<String> {
         self.word("title")
     }
 
-    /// What it is, in words.
     pub(crate) fn description(&self) -> Option<String> {
         self.word("description")
     }
@@ -204,9 +206,11 @@ impl SchemaShape {
             return format!("one of {}", values.join(", "));
         }
         let mut kinds = self.kinds();
+        // Listing all seven kinds would say less.
         if kinds.len() == KINDS.len() {
             return "any value".to_owned();
         }
+        // "number" includes integers.
         if kinds.contains(&ValueKind::Number) {
             kinds.retain(|kind| *kind != ValueKind::Integer);
         }

@@ -1,4 +1,4 @@
-//! One word becomes one JSON value of the kind that its schema accepts.
+//! Turns one word into one JSON value of the type that the schema accepts.
 
 use serde_json::{Number, Value};
 
@@ -8,6 +8,7 @@ use crate::failure::UsageError;
 
 /// Reads `text` for the argument `name`.
 pub(crate) fn value(name: &str, text: &str, shape: &SchemaShape) -> Result<ArgumentValue, UsageError> {
+    // An enumeration comes first: `5` may be text in it.
     let choices = shape.choices();
     if let Some(choice) = choices.iter().find(|choice| text_of(&choice.value) == text) {
         return Ok(choice.value.clone().into());
@@ -16,6 +17,7 @@ pub(crate) fn value(name: &str, text: &str, shape: &SchemaShape) -> Result<Argum
         return Err(no_choice(name, text, shape));
     }
     let kinds = shape.kinds();
+    // In the order of KINDS, so that text is tried last.
     let read = kinds.iter().find_map(|kind| read(*kind, name, text, shape));
     read.unwrap_or_else(|| {
         Err(UsageError::new(format!("`{name}` must be {}, not `{text}`", with_article(&shape.describe()))))
@@ -70,6 +72,7 @@ fn integer(text: &str) -> Option<ArgumentValue> {
 
 fn rounded(text: &str) -> Option<Number> {
     let whole = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
+    // Above 9e15 a float no longer holds every integer.
     let float = || text.parse::<f64>().ok().filter(|number| number.fract() == 0.0 && number.abs() < 9e15);
     whole.ok().or_else(|| float().map(|number| Number::from(number as i64)))
 }

@@ -1,4 +1,4 @@
-//! Arguments as they were written: without it a number would reach the server rounded to what a float can hold.
+//! Argument values as they were typed, so that numbers keep every digit.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -28,22 +28,23 @@ impl ArgumentValue {
             .map_err(serde::de::Error::custom)
     }
 
-    /// As it is sent.
     pub(crate) fn to_raw(&self) -> RawJson {
         match self {
             ArgumentValue::Json(raw) => raw.clone(),
             ArgumentValue::Items(items) => RawJson::array(&items.iter().map(ArgumentValue::to_raw).collect::<Vec<_>>()),
+            // Nested objects are written in the order of the words.
             ArgumentValue::Members(members) => members.to_raw(),
         }
     }
 
-    /// As it is checked: numbers are what a float can hold of them.
+    /// For validation, with numbers rounded to floats.
     pub(crate) fn to_value(&self) -> Value {
         self.to_raw().to_lossy().expect("what was written was read as JSON before")
     }
 
     /// The items, where this is an array.
     pub(super) fn items_mut(&mut self) -> Option<&mut Vec<ArgumentValue>> {
+        // Taken apart only when another word adds to it, so that untouched JSON keeps its spelling.
         if let ArgumentValue::Json(raw) = self {
             *self = ArgumentValue::Items(raw.items()?.into_iter().map(ArgumentValue::Json).collect());
         }

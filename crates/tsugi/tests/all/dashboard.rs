@@ -156,7 +156,7 @@ fn a_server_that_is_added_is_written_into_the_file_and_outlives_a_reload_and_a_r
     let told: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(told["kept"], json!({"file": config, "whyNot": null}), "{head}\n{body}");
     let pid = serving.connected("late")["pid"].clone();
-    serving.wait_for("configuration taken over");
+    serving.wait_for("configuration applied");
     assert_eq!(serving.connected("late")["pid"], pid, "the file says what runs already, so nothing is started anew");
     let text = std::fs::read_to_string(&config).unwrap();
     assert!(text.starts_with("# ours\nservers:\n  - name: demo # the first\n"), "{text}");

@@ -17,7 +17,7 @@ fn servers_that_did_not_change_keep_their_process() {
     let changed = two.replace("name: two", "name: two, timeout: 5s");
     let three = world.entry("three");
     world.write("tsugi.yaml", &format!("servers: [{one}, {changed}, {three}]\ngateway: {{naming: bare}}\n"));
-    serving.wait_for("configuration taken over");
+    serving.wait_for("configuration applied");
     serving.connected("three");
     assert_eq!(serving.connected("one")["pid"], first);
     assert_ne!(serving.connected("two")["pid"], second);
@@ -98,7 +98,7 @@ fn a_key_that_is_revoked_while_a_configuration_is_being_made_ready_stays_revoked
     assert!(world.run(&["key", "revoke", "ann"]).status.success());
     until(|| !is_let_in(), || serving.talk());
     std::fs::write(gate, "").unwrap();
-    serving.wait_for("configuration taken over");
+    serving.wait_for("configuration applied");
     assert!(!is_let_in());
 }
 
@@ -115,7 +115,7 @@ fn a_server_that_is_replaced_answers_until_the_new_one_can() {
     assert!(serving.ask("POST", "/rpc", &[], call).1.contains("hi"));
     assert_eq!(serving.connected("one")["pid"], pid);
     std::fs::write(gate, "").unwrap();
-    serving.wait_for("configuration taken over");
+    serving.wait_for("configuration applied");
     assert_ne!(serving.connected("one")["pid"], pid);
     assert!(serving.ask("POST", "/rpc", &[], call).1.contains("hi"));
 }
@@ -144,7 +144,7 @@ fn no_call_is_lost_while_its_server_is_replaced_again_and_again() {
         for round in 1..=5 {
             let changed = one.replace("name: one", &format!("name: one, timeout: {round}s"));
             world.write("tsugi.yaml", &format!("servers: [{changed}]\n"));
-            until(|| serving.talk().matches("configuration taken over").count() == round, || serving.talk());
+            until(|| serving.talk().matches("configuration applied").count() == round, || serving.talk());
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         let count: i32 = callers.into_iter().map(|caller| caller.join().unwrap()).sum();

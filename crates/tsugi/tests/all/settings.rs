@@ -84,7 +84,7 @@ fn a_limit_that_a_reload_takes_out_of_the_options_is_gone() {
     let call = r#"{"server": "demo", "toolName": "wait", "input": {"seconds": 1, "steps": 2}}"#;
     assert_eq!(status(&serving, "POST", "/mcp/call", call), 504);
     world.write("tsugi.yaml", text);
-    serving.wait_for("configuration taken over");
+    serving.wait_for("configuration applied");
     assert_eq!(status(&serving, "POST", "/mcp/call", call), 200);
 }
 
@@ -138,8 +138,8 @@ fn a_reload_takes_control_away_and_names_what_it_leaves() {
         "tsugi.yaml",
         &format!("{text}options: {{maxParallel: 3}}\ngateway: {{dashboard: off, adminApi: {{enabled: false}}}}\n"),
     );
-    serving.wait_for("configuration taken over");
-    serving.wait_for("`gateway.dashboard`, `options.maxParallel` hold from the next start on");
+    serving.wait_for("configuration applied");
+    serving.wait_for("`gateway.dashboard`, `options.maxParallel` take effect at the next start");
     assert_eq!(status(&serving, "POST", "/servers/demo/restart", ""), 403);
     assert_eq!(serving.servers()[0]["name"], "demo", "looking is not changing");
     assert!(serving.ask("GET", "/readyz", &[], "").1.contains("demo"));

@@ -47,6 +47,7 @@ pub(crate) struct PmBoards(Mutex<Vec<Weak<PmServerState>>>);
 impl PmBoards {
     pub(super) fn remember(&self, shared: &Arc<PmServerState>) {
         let mut servers = self.0.lock();
+        // Each reload adds one; without this the list would grow.
         servers.retain(|server| server.strong_count() > 0);
         servers.push(Arc::downgrade(shared));
     }
@@ -109,6 +110,7 @@ impl TokenAuthority for PmBoards {
 
     fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<ApiKey>> {
         Box::pin(async move {
+            // A token does not name its server, so each is asked.
             for server in self.in_use() {
                 if let Some(key) = key_at(&server, secret).await {
                     return Some(key);
@@ -167,6 +169,7 @@ async fn key_at(server: &PmServerState, secret: &str) -> Option<ApiKey> {
             return None;
         }
     };
+    // A token without an agent authenticates no caller.
     let agent = found.ok().flatten()?.agent_id()?.clone();
     let permit = AccessPermit::clone(&server.permit);
     Some(ApiKey::of_secret(principal_of_token(&agent, &server.name), secret).with_permit(permit))
@@ -190,6 +193,7 @@ impl BoardReader {
                 Self::Before(shared, caller) => self = Self::begin(shared, caller).await?,
                 Self::Reading { pm, caller, feed } => match feed.next().await {
                     Ok(event) if pm.may_see(caller, &event).await => return Some((change(&event), self)),
+                    // An event of a project that this caller may not see.
                     Ok(_) => {}
                     Err(fault) => {
                         tracing::warn!(%fault, "the board's changes pause for a while");
@@ -206,6 +210,7 @@ impl BoardReader {
             Some(caller) => of_principal(&pm, caller).await.ok()?,
             None => ActionCaller::operator(),
         };
+        // From the newest event on: the page has loaded the state before it.
         let feed = Box::new(pm.subscribe(pm.last_seq().await.ok()?));
         Some(Self::Reading { pm, caller, feed })
     }

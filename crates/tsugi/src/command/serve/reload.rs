@@ -71,15 +71,17 @@ impl RunningGateway<'_> {
     fn tell_if_refused(&self, outcome: Result<(), CommandFailure>) {
         if let Err(failure) = outcome {
             failure.report(&self.app.output);
-            self.app.output.message(|paint| paint.warning("nothing was changed; what held goes on holding"));
+            self.app.output.message(|paint| paint.warning("nothing was changed; keeping the old configuration"));
         }
     }
 
     /// Starts new servers beside the running ones. A pending reload is dropped with its servers.
     fn begin(&mut self, loaded: LoadedConfig) -> Result<(), CommandFailure> {
+        // Dropping it stops the servers it was starting.
         self.coming = None;
         let plan = GatewayPlan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
         self.keys_of(&loaded.settings)?;
+        // The slowest new server decides how long the old configuration stays.
         let patience = plan.servers.iter().map(|server| self.app.patience(server)).max().unwrap_or_default();
         let (servers, hub) = (self.manager.prepare(plan.servers), plan.hub);
         let coming = async move {
@@ -90,24 +92,24 @@ impl RunningGateway<'_> {
         Ok(())
     }
 
-    /// The keys that hold under these settings at this moment.
+    /// The valid keys under these settings.
     fn keys_of(&self, settings: &CheckedSettings) -> Result<Vec<ApiKey>, CommandFailure> {
         let keys = self.doorkeeper.keys(self.app, settings)?;
         self.expect_keys(&keys)?;
         Ok(keys)
     }
 
-    /// Settings that would leave an address that others can reach without any key are not taken over.
+    /// Refuses settings that would leave a reachable address without any key.
     fn expect_keys(&self, keys: &[ApiKey]) -> Result<(), CommandFailure> {
         if !keys.is_empty() || !self.guard.needs_keys() || self.guard.refuses_everyone() {
             return Ok(());
         }
         let address = self.handle.addresses()[0];
-        let message = format!("others can reach {address}, and these settings have no key for anybody");
-        Err(CommandFailure::usage(message).with_hint("keep a key, or start again with `--insecure`"))
+        let message = format!("other machines can reach {address}, and these settings have no key");
+        Err(CommandFailure::usage(message).with_hint("keep a key, or restart with `--insecure`"))
     }
 
-    /// Swaps, now that the new servers can be called; or keeps the old ones, now that it is known that they cannot.
+    /// Swaps in the new configuration if its servers are ready; otherwise keeps the old one.
     pub(super) fn finish(&mut self, ready: PreparedReload) {
         // The keys are read again: one may have been revoked while the servers were starting.
         let verdict = ready.verdict.map_err(CommandFailure::from).and_then(|()| self.keys_of(&ready.loaded.settings));
@@ -119,6 +121,7 @@ impl RunningGateway<'_> {
             }
         };
         self.warn_of_what_waits(&ready.loaded);
+        // From here on nothing can fail, so that old and new are never mixed.
         let steps = self.manager.adopt(ready.servers);
         self.hub.reconfigure(ready.hub);
         self.guard.replace_keys(keys);
@@ -128,13 +131,13 @@ impl RunningGateway<'_> {
         self.report_steps(&steps);
     }
 
-    /// Some settings are of the socket itself, which must not be closed, or of calls under way.
+    /// Some settings belong to the open socket or to running calls, and need a restart.
     fn warn_of_what_waits(&self, new: &LoadedConfig) {
         let waiting = settings_needing_restart(&self.loaded.settings, &new.settings);
         if !waiting.is_empty() {
             let names: Vec<String> = waiting.iter().map(|key| format!("`{key}`")).collect();
-            let verb = if names.len() == 1 { "holds" } else { "hold" };
-            let problem = ConfigProblem::new(format!("{} {verb} from the next start on", names.join(", ")));
+            let verb = if names.len() == 1 { "takes" } else { "take" };
+            let problem = ConfigProblem::new(format!("{} {verb} effect at the next start", names.join(", ")));
             self.app.output.message(|paint| report::warnings(&[problem], paint));
         }
     }
@@ -152,14 +155,14 @@ impl RunningGateway<'_> {
             self.arrivals.extend(server.and_then(|server| arrival(self.app, server)));
         }
         let kept = steps.iter().filter(|step| matches!(step, ReconcileStep::Keep(_))).count();
-        self.app.output.message(|paint| paint.faint(format!("configuration taken over; {kept} servers untouched")));
+        self.app.output.message(|paint| paint.faint(format!("configuration applied; {kept} servers untouched")));
     }
 }
 
-/// The keys that differ and that a running gateway does not take over.
+/// The changed keys that need a restart.
 fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec<&'static str> {
     let (before, after) = (&old.gateway, &new.gateway);
-    // How long pages are is a matter of the hub, which takes it over.
+    // The page size belongs to the hub, which applies it.
     let limits = LimitSettings {
         page_items: before.limits.page_items,
         page_bytes: before.limits.page_bytes,

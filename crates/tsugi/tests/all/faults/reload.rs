@@ -53,7 +53,7 @@ fn w03_reloads_under_load_touch_nothing_that_did_not_change_and_leave_nothing_be
             until(|| said("nothing was changed") >= expected, || serving.talk());
         }
         world.write("tsugi.yaml", &good(round));
-        until(|| said("configuration taken over") >= round, || serving.talk());
+        until(|| said("configuration applied") >= round, || serving.talk());
         assert_eq!(serving.connected("one")["pid"], pid, "round {round}");
     }
     is_over.store(true, Ordering::SeqCst);

@@ -78,10 +78,10 @@ fn configuration_changes(serving: &Serving, world: &World, text: &str, round: us
     world.write("tsugi.yaml", "servers: [");
     serving.signal(Signal::HUP);
     until(|| said("nothing was changed") > refused, || serving.talk());
-    let taken = said("configuration taken over");
+    let taken = said("configuration applied");
     world.write("tsugi.yaml", &text.replace("timeout: 40s", &format!("timeout: {}s", 41 + round % 10)));
     serving.signal(Signal::HUP);
-    until(|| said("configuration taken over") > taken, || serving.talk());
+    until(|| said("configuration applied") > taken, || serving.talk());
 }
 
 /// A legacy session that its client forgets.
