@@ -56,7 +56,7 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
     /// Where to listen, such as 127.0.0.1:7600 or 7600; port 0 picks a free one
-    #[arg(long, alias = "port", value_name = "ADDRESS", value_parser = address)]
+    #[arg(long, visible_alias = "port", value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Allow an address that other machines can reach without requiring keys
     #[arg(long)]

@@ -69,7 +69,7 @@ fn a_second_key_of_one_name_is_refused_wherever_the_first_one_is() {
     assert!(world.run(&["key", "add", "ann"]).status.success());
     let again = world.run(&["key", "add", "ann"]);
     assert_eq!(again.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("there is a key named `ann` already"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("a key named `ann` exists already"));
 
     world.write("tsugi.yaml", "gateway: {auth: {adminKey: long-enough, keys: [{name: bob, key: also-long-enough}]}}\n");
     for name in ["bob", "admin"] {
