@@ -30,8 +30,9 @@ pub(crate) use open::{HttpOpening, open};
 
 /// How long fetching a server's tools may take, while a call waits for it.
 const LEARN_LIMIT: Duration = Duration::from_secs(5);
-/// How long posting a message may take that no call waits for.
-const SEND_LIMIT: Duration = Duration::from_secs(5);
+/// How long posting a message may take that no call waits for. A refusal that is lost leaves the server waiting, so a
+/// slow server gets time.
+const SEND_LIMIT: Duration = Duration::from_secs(30);
 /// How long ending a session may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 

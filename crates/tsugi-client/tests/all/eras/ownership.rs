@@ -154,7 +154,7 @@ impl Client<'_> {
                 // Its server may have got no answer in time, or a refusal.
                 let Outcome::Complete(_) = &end else { return };
                 let told = text(&end);
-                if !own.iter().any(|secret| told.contains(secret)) && !told.contains("cannot be told") {
+                if !told.contains("-32603") && !own.iter().any(|secret| told.contains(secret)) {
                     eprintln!("{}: {} got {told}", self.cell.name, self.name);
                     self.tally.crossed.fetch_add(1, Ordering::Relaxed);
                 }
@@ -187,7 +187,7 @@ async fn crowd(cell: &Cell, tally: &Tally, enough: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_questions_over_every_wire_none_reaches_another_client() {
     let is_long = std::env::var("TSUGI_LONG").is_ok_and(|value| value == "1");
-    let (servers, questions) = if is_long { (6, 100_000) } else { (1, 300) };
+    let (servers, questions) = if is_long { (4, 100_000) } else { (1, 300) };
     let options = ManagerOptions { input_patience: Duration::from_secs(1), ..options() };
     let mut cells = Vec::new();
     for _ in 0..servers {
