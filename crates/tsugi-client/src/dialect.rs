@@ -1,4 +1,4 @@
-//! The tools of all servers in the words of one model provider, and the model's calls brought back.
+//! The tools of all servers in the format of one model provider, and the model's calls translated back.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -84,7 +84,7 @@ pub(crate) struct Desk(Mutex<HashMap<SchemaDialect, Said>>);
 /// What was said, and of which catalogs.
 type Said = (Arc<Catalogs>, Arc<Spoken>);
 
-/// Which catalogs were spoken of. They are told apart by what they are, since servers that follow each other under
+/// The catalogs behind a conversion. They are compared by identity, since servers that follow each other under
 /// one name count alike.
 struct Catalogs(Vec<Named>);
 
@@ -102,12 +102,14 @@ impl Manager {
     /// Every tool that is known at the moment, in the words of a provider. Names are `server__tool`, made safe.
     pub fn tools_for(&self, dialect: SchemaDialect) -> Arc<Spoken> {
         let servers = self.servers();
+        // Compared by identity: a catalog that changed is a new one.
         let catalogs = Arc::new(catalogs(&servers));
         let said = self.desk().0.lock().get(&dialect).cloned();
         if let Some((_, spoken)) = said.filter(|(known, _)| *known == catalogs) {
             return spoken;
         }
         let spoken = Arc::new(speak(&servers, dialect, dialect::DialectOptions::default()));
+        // Two callers may convert at the same time; both results are equal.
         self.desk().0.lock().insert(dialect, (catalogs, spoken.clone()));
         spoken
     }
@@ -118,7 +120,7 @@ impl Manager {
     }
 
     /// Calls what a model meant. The arguments are turned back and checked against the tool's own schema,
-    /// so that the model hears what is wrong in terms of the tool.
+    /// so that errors speak to the model in terms of the tool.
     pub async fn call_from(&self, dialect: SchemaDialect, name: &str, arguments: Value) -> ToolResult {
         let started = std::time::Instant::now();
         let failed = |fault| ToolResult::failure(name, fault, started.elapsed());
@@ -136,6 +138,7 @@ impl Manager {
     fn unfit(&self, execution: &ToolExecution) -> Option<Fault> {
         let server = self.server(execution.server.as_deref()?)?;
         let tool = server.known_tool(&execution.tool)?;
+        // The server's own layers check it then.
         if tool.policy.arguments == ValidationMode::Enforce {
             return None;
         }
@@ -144,6 +147,7 @@ impl Manager {
 }
 
 fn catalogs(servers: &[Server]) -> Catalogs {
+    // Lists that grew old are fetched in the background.
     servers.iter().for_each(Server::freshen);
     let catalog = |server: &Server| server.catalog().as_ref().map(Arc::downgrade).unwrap_or_default();
     Catalogs(servers.iter().map(|server| (server.name().to_owned(), catalog(server))).collect())
@@ -159,6 +163,7 @@ struct Plain {
 fn speak(servers: &[Server], dialect: SchemaDialect, options: dialect::DialectOptions) -> Spoken {
     let plain: Vec<Plain> = servers.iter().flat_map(plain_tools).collect();
     let targets = plain.iter().map(|tool| tool.target.clone());
+    // Over all tools at once, so that no two share a name.
     let names = NameMap::build_within(targets, ToolNaming::Prefix, dialect.longest_name());
     let name = |tool: &Plain| names.name(&tool.target).unwrap_or_default().to_owned();
     let named: Vec<(String, &Plain)> = plain.iter().map(|tool| (name(tool), tool)).collect();

@@ -12,7 +12,7 @@ pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
     let runtime = Handle::current();
     thread::Builder::new().name("tsugi-process".to_owned()).spawn(move || {
         let _context = runtime.enter();
-        // Whoever asked may be gone.
+        // The caller may be gone.
         let _ = sender.send(work());
     })?;
     receiver.await.map_err(|_| io::Error::other("the thread that worked aside has panicked"))

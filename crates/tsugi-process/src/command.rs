@@ -24,7 +24,6 @@ pub enum EnvInheritance {
     Usual,
     /// The usual ones and these by name.
     Also(Vec<OsString>),
-    /// Everything.
     All,
     /// Nothing: only what `env` says.
     Nothing,
@@ -60,19 +59,16 @@ impl JobCommand {
         }
     }
 
-    /// Adds one argument.
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Adds many arguments.
     pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// Sets one variable.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.insert(name.into(), value.into());
         self
@@ -90,7 +86,6 @@ impl JobCommand {
         self
     }
 
-    /// Confines the child.
     pub fn sandbox(mut self, policy: SandboxPolicy) -> Self {
         self.sandbox = policy;
         self

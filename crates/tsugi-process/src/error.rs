@@ -30,10 +30,7 @@ pub enum ProcessError {
     },
     /// The program is a script whose interpreter does not exist.
     #[error("the interpreter of {} does not exist", path.display())]
-    NoInterpreter {
-        /// The script.
-        path: PathBuf,
-    },
+    NoInterpreter { path: PathBuf },
     /// The working directory does not exist or is not a directory.
     #[error("no such working directory: {}", path.display())]
     NoSuchDirectory {

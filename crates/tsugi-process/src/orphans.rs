@@ -1,4 +1,4 @@
-//! Finding processes of a job by a mark in their environment, for the case that even the guardian was killed.
+//! Finds processes of a job by a mark in their environment, in case even the guardian was killed.
 
 use std::{
     ffi::OsString,
@@ -96,7 +96,7 @@ fn kill_where(matches: impl Fn(&JobMark) -> bool) -> Vec<u32> {
             break;
         }
         for pid in bearers.iter().filter_map(|pid| Pid::from_raw(*pid as i32)) {
-            // It may have ended by itself meanwhile.
+            // It may have ended by itself in between.
             let _ = kill_process(pid, Signal::KILL);
         }
         killed.extend(bearers);

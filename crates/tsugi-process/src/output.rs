@@ -55,7 +55,7 @@ impl StderrLog {
 
     /// Follows new lines as they come, masked and escaped as in [`tail`](Self::tail).
     ///
-    /// A follower that is too slow loses the oldest lines and is told how many;
+    /// A follower that is too slow loses the oldest lines and learns how many;
     /// the child is never held back.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<str>> {
         self.shared.lines.subscribe()
@@ -83,7 +83,7 @@ impl StderrLog {
         }
     }
 
-    /// Cuts what came into lines for followers; costs nothing while nobody follows.
+    /// Cuts what came into lines for followers; costs nothing without followers.
     fn publish(&self, partial: &mut Vec<u8>, mut bytes: &[u8]) {
         if self.shared.lines.receiver_count() == 0 {
             partial.clear();
@@ -105,7 +105,7 @@ impl StderrLog {
     fn send_line(&self, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let line = self.present(text.trim_end_matches('\r'));
-        // Nobody following any more is no error.
+        // The last follower may just have left.
         let _ = self.shared.lines.send(line.into());
     }
 }

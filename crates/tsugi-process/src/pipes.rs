@@ -45,8 +45,8 @@ fn open_one() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
 }
 
-/// What a pipe to or from a child holds. With the kernel's 64 KiB, whoever writes a large answer sleeps several times
-/// before it is through; a quarter of a mebibyte was measured to halve the cost of results of 100 KB.
+/// The size of a pipe to or from a child. With the kernel's 64 KiB, the writer of a large answer sleeps several times
+/// before it is done; a quarter of a mebibyte was measured to halve the cost of results of 100 KB.
 #[cfg(target_os = "linux")]
 const PIPE_SIZE: usize = 256 << 10;
 
@@ -67,7 +67,7 @@ fn open_one() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((read, write))
 }
 
-/// Ends of a child that has nothing to read and to whom nobody listens.
+/// Ends of a child without input, whose output is discarded.
 #[cfg(target_os = "linux")]
 pub(crate) fn closed_ends() -> io::Result<ChildEnds> {
     let nothing = || std::fs::File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);

@@ -35,11 +35,10 @@ impl StopGrace {
 /// Where on the ladder a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopStage {
-    /// Nobody has asked it to end.
+    /// No handle has asked it to end.
     Running,
     /// Its input has ended.
     Draining,
-    /// SIGTERM was sent.
     Terminating,
     /// SIGKILL is sent until nothing is left.
     Killing,
@@ -48,11 +47,9 @@ pub(crate) enum StopStage {
 /// What moves a job along the ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopEvent {
-    /// Stop politely.
     Stop,
-    /// Nobody holds the job any more: its input has ended with its owner.
+    /// The last handle was dropped: its input has ended with it.
     Abandon,
-    /// End it now.
     Kill,
     /// The main child has ended; others may be left.
     MainExited,

@@ -15,11 +15,9 @@ use crate::sysconf;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessInfo {
-    /// Its process id.
     pub pid: u32,
     /// Its parent's process id.
     pub parent: u32,
-    /// Its process group.
     pub group: u32,
     /// Its command line, or its name in brackets when it has none.
     pub command: String,
@@ -29,12 +27,12 @@ pub struct ProcessInfo {
     pub cpu: Duration,
 }
 
-/// All living descendants of a process, parents before children; empty where there is no `/proc`.
+/// All living descendants of a process, parents before children; empty on systems without `/proc`.
 pub(crate) fn inspect_below(root: u32) -> Vec<ProcessInfo> {
     descendants(root).into_iter().filter_map(inspect).collect()
 }
 
-/// The ids of all descendants, dead ones that nobody has reaped included.
+/// The ids of all descendants, including dead ones that were not reaped yet.
 pub(crate) fn descendants(root: u32) -> Vec<u32> {
     if has_children_files() {
         return walk(root, children_of);
@@ -148,7 +146,6 @@ impl ProcStat {
         })
     }
 
-    /// Memory it holds.
     pub(crate) fn resident_bytes(&self) -> u64 {
         self.resident_pages * sysconf::page_bytes()
     }

@@ -18,10 +18,7 @@ pub use limit::InputLimits;
 pub enum CodecError {
     /// A message over the limit. It is dropped as it arrives, so that it never fills the memory.
     #[error("a message is larger than {limit} bytes")]
-    TooLarge {
-        /// The limit.
-        limit: usize,
-    },
+    TooLarge { limit: usize },
     /// A `Content-Length` header that cannot be read. Everything up to the next one is dropped.
     #[error("not a frame: {0}")]
     Header(&'static str),

@@ -80,7 +80,6 @@ pub enum OpenAiStrictness {
     /// Strict where the schema allows it.
     #[default]
     WherePossible,
-    /// Never strict.
     Never,
 }
 

@@ -57,9 +57,7 @@ pub struct SubSchema<'a> {
     pub keyword: &'static str,
     /// How the keyword applies it.
     pub reach: KeywordReach,
-    /// Where it is.
     pub pointer: JsonPointer,
-    /// The schema itself.
     pub schema: &'a Value,
 }
 

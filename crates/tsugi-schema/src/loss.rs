@@ -1,4 +1,4 @@
-//! The loss report: what a model provider will not be told about a tool, so that nobody finds out by surprise.
+//! The loss report: which parts of a tool's schema a model provider will not see.
 
 use crate::pointer::JsonPointer;
 use std::fmt;
@@ -7,11 +7,10 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LossFate {
-    /// It is said in words, in the description.
+    /// It moved into the description, in words.
     Folded,
     /// It was replaced by something a little different.
     Changed,
-    /// It is gone.
     Dropped,
 }
 
@@ -20,16 +19,13 @@ pub enum LossFate {
 pub struct SchemaLoss {
     /// Where in the schema, with references followed.
     pub pointer: JsonPointer,
-    /// The keyword.
     pub keyword: String,
     /// What became of it.
     pub fate: LossFate,
-    /// In words.
     pub note: String,
 }
 
 impl SchemaLoss {
-    /// Notes one loss.
     pub fn new(pointer: &JsonPointer, keyword: impl Into<String>, fate: LossFate, note: impl Into<String>) -> Self {
         Self { pointer: pointer.clone(), keyword: keyword.into(), fate, note: note.into() }
     }

@@ -9,7 +9,6 @@ use std::fmt;
 pub struct JsonPointer(String);
 
 impl JsonPointer {
-    /// The whole document.
     pub fn root() -> Self {
         Self::default()
     }

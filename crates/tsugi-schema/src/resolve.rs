@@ -34,7 +34,6 @@ pub enum ResolveError {
 pub struct ResolvedSchema<'a> {
     /// Where it is in the document.
     pub pointer: JsonPointer,
-    /// The schema.
     pub schema: &'a Value,
 }
 
@@ -63,7 +62,6 @@ impl<'a> SchemaDocument<'a> {
         document
     }
 
-    /// The whole document.
     pub fn root(&self) -> &'a Value {
         self.root
     }

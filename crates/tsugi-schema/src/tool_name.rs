@@ -5,7 +5,6 @@ use std::collections::HashMap;
 /// Where a public tool name leads: a server and the name the server itself uses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolTarget {
-    /// The configured server.
     pub server: String,
     /// The tool as that server names it.
     pub tool: String,
@@ -56,6 +55,7 @@ impl NameMap {
     /// As [`NameMap::build_within`], where each tool says how it is to be named.
     pub fn build_each(targets: impl IntoIterator<Item = (ToolTarget, ToolNaming)>, longest: usize) -> Self {
         let mut targets: Vec<(ToolTarget, ToolNaming)> = targets.into_iter().collect();
+        // Sorted, so that names do not depend on the order of the servers.
         targets.sort_by(|(one, _), (other, _)| one.cmp(other));
         targets.dedup_by(|(one, _), (other, _)| one == other);
         let wanted = wanted_names(&targets);
@@ -63,6 +63,7 @@ impl NameMap {
         let mut map = Self::default();
         let mut crowded = Vec::new();
         for ((target, _), wanted) in targets.into_iter().zip(&wanted) {
+            // Those that are alone keep their name; only the others get an alias.
             if uses[wanted.as_str()] > 1 || wanted.len() > longest {
                 crowded.push((target, wanted));
             } else {
@@ -110,6 +111,7 @@ impl NameMap {
     /// so the salt grows until the alias is free.
     fn free_alias(&self, wanted: &str, target: &ToolTarget, longest: usize) -> String {
         let is_free = |alias: &String| !self.targets.contains_key(alias);
+        // The salt enters the hash; with 0 it is nearly always free.
         (0u32..)
             .map(|salt| alias(wanted, target, salt, longest))
             .find(is_free)
@@ -157,7 +159,7 @@ pub fn is_safe(name: &str) -> bool {
 
 fn wanted_names(targets: &[(ToolTarget, ToolNaming)]) -> Vec<String> {
     let bare: Vec<String> = targets.iter().map(|(target, _)| sanitize(&target.tool)).collect();
-    // A tool that has its server's name in any case is in nobody's way.
+    // A tool that is prefixed in any case cannot clash.
     let may_be_bare = targets.iter().zip(&bare).filter(|((_, naming), _)| *naming != ToolNaming::Prefix);
     let uses = count(may_be_bare.map(|(_, bare)| bare.as_str()));
     let choose = |((target, naming), bare): (&(ToolTarget, ToolNaming), &String)| match naming {

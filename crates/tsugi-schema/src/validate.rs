@@ -93,14 +93,9 @@ pub enum CompileError {
         /// A place on the loop.
         pointer: JsonPointer,
     },
-    /// The document is no schema of its draft.
+    /// The document is not a schema of its draft.
     #[error("{pointer}: {message}")]
-    Invalid {
-        /// Where.
-        pointer: JsonPointer,
-        /// What is wrong.
-        message: String,
-    },
+    Invalid { pointer: JsonPointer, message: String },
 }
 
 /// A compiled schema; cloning shares it.
@@ -133,7 +128,7 @@ impl Validator {
         Self::compile(&schema, limits)
     }
 
-    /// Where patterns are not checked, and why: they are no regular expressions, or too large.
+    /// Where patterns are not checked, and why: they are not regular expressions, or too large.
     pub fn skipped(&self) -> &[(JsonPointer, String)] {
         self.compiled.skipped()
     }
@@ -154,7 +149,7 @@ impl Validator {
         self.parse_and_validate(value).map(drop)
     }
 
-    /// As [`Validator::validate_raw`], handing out what was parsed so that nobody needs to parse it again.
+    /// As [`Validator::validate_raw`], handing out what was parsed so that it is not parsed twice.
     pub fn parse_and_validate(&self, value: &RawValue) -> Result<Value, SchemaViolations> {
         if value.get().len() > self.compiled.limits().value_bytes {
             return Err(SchemaViolations::too_large(self.compiled.limits().value_bytes));

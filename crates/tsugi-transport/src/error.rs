@@ -9,7 +9,6 @@ use tsugi_protocol::answer::FaultReason;
 
 use crate::http::NameLookupError;
 
-/// A wire failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {

@@ -39,7 +39,6 @@ pub enum Outbox {
 /// The wire is gone or cannot take more; the message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// Gone.
     Closed,
     /// So much is waiting that the server has stopped reading.
     Full,
@@ -50,6 +49,7 @@ impl Outbox {
     pub fn send(&self, message: &[u8], flush: FlushMode) -> Result<(), SendError> {
         match self {
             Outbox::Pipe(writer) => writer.send(message, flush),
+            // Copied: the queue outlives the buffer that the caller uses again.
             Outbox::Queue(queue) => queue.try_send(Bytes::copy_from_slice(message)).map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => SendError::Full,
                 mpsc::error::TrySendError::Closed(_) => SendError::Closed,
@@ -69,15 +69,17 @@ impl Outbox {
     pub async fn ready(&self) {
         match self {
             Outbox::Pipe(writer) => writer.ready().await,
+            // The slot is given back at once; only its existence matters.
             Outbox::Queue(queue) => drop(queue.reserve().await),
         }
     }
 
-    /// Resolves when the server has closed its input: what is sent from then on is not heard. For wires with one
+    /// Resolves when the server has closed its input: later messages are lost. For wires with one
     /// end for both directions it never does, since their inbox ends at the same time.
     pub async fn input_closed(&self) {
         match self {
             Outbox::Pipe(writer) => writer.reader_closed().await,
+            // These wires close both directions together.
             Outbox::Queue(_) => std::future::pending().await,
         }
     }
@@ -91,7 +93,7 @@ impl Outbox {
     }
 
     /// Sends what comes next with `Content-Length`, if the server has read everything that was sent as lines and has
-    /// not said anything. A server that has not read is slow, and would have to read what is no line.
+    /// not said anything. A server that has not read is slow, and would have to read a partial line.
     pub fn begin_to_count(&self) -> bool {
         match self {
             Outbox::Pipe(writer) => writer.begin_to_count(),
@@ -121,7 +123,6 @@ pub enum Inbox {
 /// One thing that comes out of an inbox.
 #[derive(Debug)]
 pub enum LinkEvent {
-    /// A whole message.
     Message(Bytes),
     /// A message that cannot be taken; these are its first bytes. The stream goes on after it.
     Unreadable(Bytes, TransportError),
@@ -151,6 +152,7 @@ async fn receive_queued<T>(
         Some(Err(error)) => return Err(Some(error)),
         None => return Err(None),
     }
+    // Bounded, so that a flood does not keep the reader from delivering.
     while batch.len() < 256 {
         match queue.try_recv() {
             Ok(Ok(message)) => batch.push(received(message)),

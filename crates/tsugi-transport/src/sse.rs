@@ -22,7 +22,7 @@ use crate::link::{Inbox, Link, LinkEvent, Outbox};
 const ENDPOINT_LIMIT: Duration = Duration::from_secs(3);
 /// How long the server may take to begin its stream.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
-/// How long the server may take to accept a message that is no request.
+/// How long the server may take to accept a message that is not a request.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(10);
 /// How many requests may be on their way at once.
 const MAX_POSTS: usize = 64;
@@ -52,11 +52,9 @@ pub async fn connect(target: HttpTarget) -> Result<Link, TransportError> {
 
 /// What a stream begins with.
 enum SseOpening {
-    /// Where to post.
     Endpoint(Bytes),
     /// A message, so that the server will not say where to post.
     Message(Bytes),
-    /// Its end.
     Broken(TransportError),
 }
 
@@ -90,7 +88,10 @@ fn expect_events(response: HttpResponse) -> Result<EventStream, TransportError> 
 fn resolve(base: &Url, data: &Bytes) -> Result<Url, TransportError> {
     let text = String::from_utf8_lossy(data);
     base.join(text.trim()).map_err(|error| {
-        TransportError::unsent(TransportErrorKind::Protocol, format!("the endpoint {text:?} is no address: {error}"))
+        TransportError::unsent(
+            TransportErrorKind::Protocol,
+            format!("the endpoint {text:?} is not an address: {error}"),
+        )
     })
 }
 
@@ -210,7 +211,7 @@ async fn post_all(
                 cancelled(&note).inspect(|id| posts.end(*id, PostEnd::Cancelled));
                 let _ = aside.try_send(message);
             }
-            // A server that has not accepted so many hears nothing any more.
+            // A server that has not accepted so many gets no more.
             _ => drop(aside.try_send(message)),
         }
     }
@@ -226,7 +227,7 @@ async fn post_aside(poster: HttpClient, mut waiting: mpsc::Receiver<Bytes>) {
     }
 }
 
-/// Posts a message that is no request. A server that does not even accept must not hold up what comes after.
+/// Posts a message that is not a request. A server that does not even accept must not hold up what comes after.
 async fn accept(poster: &HttpClient, message: Bytes) {
     let _ = tokio::time::timeout(ACCEPT_LIMIT, post(poster, message)).await;
 }

@@ -30,7 +30,7 @@ const MAX_HEAD: usize = 64 << 10;
 const SUBPROTOCOL: &str = "mcp";
 /// Name lookup, TCP, TLS and the upgrade together may take this long.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// After this long without a message a ping is sent: proxies close what is silent, and it shows whether anybody is there.
+/// After this long without a message a ping is sent: proxies close silent connections, and the answer shows that the server is there.
 const SILENCE: Duration = Duration::from_secs(30);
 /// How many messages may wait in either direction.
 const QUEUE: usize = 256;
@@ -71,6 +71,7 @@ fn upgrade_request(target: &HttpTarget) -> Result<Request<()>, TransportError> {
     let unusable = |error: WsError| invalid_address(format!("the address cannot be used: {}", chain(&error)));
     let mut request = target.url.as_str().into_client_request().map_err(unusable)?;
     request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL));
+    // `append`: a name may have several values.
     for (name, value) in &target.headers {
         request.headers_mut().append(name.clone(), value.clone());
     }
@@ -85,7 +86,9 @@ where
     stream.write_all(&head).await.map_err(|error| not_upgraded(chain(&error)))?;
     let (response, rest) = read_head(&mut stream).await?;
     check(&response, &key)?;
+    // Bounded: a peer announces the size of a frame before it sends it.
     let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
+    // Frames may have arrived together with the head.
     let socket = WebSocketStream::from_partially_read(stream, rest, Role::Client, Some(config)).await;
     let (outbox, outgoing) = mpsc::channel(QUEUE);
     let (incoming, inbox) = mpsc::channel(QUEUE);
@@ -117,7 +120,7 @@ fn check(response: &Response, key: &str) -> Result<(), TransportError> {
         return Err(TransportError::unsent(kind, format!("the server answered {} to the upgrade", response.status())));
     }
     if !has_word(headers, "upgrade", "websocket") || !has_word(headers, "connection", "upgrade") {
-        return Err(not_upgraded("the server's answer is no upgrade to a WebSocket"));
+        return Err(not_upgraded("the server's answer is not an upgrade to a WebSocket"));
     }
     if headers.get("sec-websocket-accept").is_none_or(|accept| accept != &derive_accept_key(key.as_bytes())) {
         return Err(not_upgraded("the server's answer belongs to another request"));
@@ -152,6 +155,7 @@ async fn carry<S>(
             let message = match tokio::time::timeout(SILENCE, outgoing.recv()).await {
                 Ok(Some(message)) => Message::text(String::from_utf8_lossy(&message).into_owned()),
                 Ok(None) => break,
+                // Silence for as long as proxies tolerate.
                 Err(_) => Message::Ping(Bytes::new()),
             };
             if sink.send(message).await.is_err() {
@@ -164,6 +168,7 @@ async fn carry<S>(
         while let Some(frame) = stream.next().await {
             let message = match frame {
                 Ok(Message::Text(text)) => Ok(Bytes::from(text)),
+                // Some servers send JSON in binary frames.
                 Ok(Message::Binary(bytes)) => Ok(bytes),
                 Ok(_) => continue,
                 Err(error) => Err(frame_error(&error)),

@@ -7,7 +7,6 @@ use std::{
 
 use super::EnvInheritance;
 
-/// Inherited by name.
 const USUAL: &[&str] = &[
     "PATH",
     "HOME",

@@ -48,7 +48,7 @@ impl JobCommand {
         }
     }
 
-    /// A confined child has temporary directories of its own, so ours are told to it only if somebody says so.
+    /// A confined child has private temporary directories, so it gets our variables for them only on request.
     fn has_own_instead(&self, name: &OsStr) -> bool {
         let Some(rules) = self.sandbox.rules() else { return false };
         TEMPORARY.iter().any(|other| name == *other) && !rules.env.iter().any(|asked| name == asked.as_str())

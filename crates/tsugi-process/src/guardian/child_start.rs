@@ -92,7 +92,7 @@ fn fork_program(cradle: ChildSetup<'_>) -> io::Result<Pid> {
         0 => live(cradle, parent),
         pid => {
             let pid = Pid::from_raw(pid).expect("fork gives a positive id");
-            // The child does the same; whoever is first wins, and a signal to the group finds it in any case.
+            // The child does the same; the first one wins, and a signal to the group finds it in any case.
             let _ = setpgid(Some(pid), Some(pid));
             Ok(pid)
         }
@@ -149,7 +149,7 @@ fn live(mut cradle: ChildSetup<'_>, parent: Pid) -> ! {
 fn report(failure: &mut File, step: &str, error: &io::Error) {
     let event = GuardianEvent::Failed { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(libc::EINVAL) };
     let text = serde_json::to_vec(&event).expect("events are plain data");
-    // A guardian that is gone does not hear it.
+    // The guardian may be gone.
     let _ = failure.write_all(&text);
 }
 
@@ -175,7 +175,7 @@ fn prepare(cradle: &ChildSetup<'_>, parent: Pid) -> Result<(), SetupFailure> {
     cradle.run.confinement.as_ref().map_or(Ok(()), apply::confine)
 }
 
-/// Handlers do not survive `execve`, but ignored and blocked signals would, and a child that cannot hear SIGTERM
+/// Handlers do not survive `execve`, but ignored and blocked signals would, and a child that cannot receive SIGTERM
 /// because of us could not end politely.
 fn reset_signals() {
     for signal in 1..=libc::SIGRTMAX() {

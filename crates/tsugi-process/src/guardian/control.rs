@@ -24,9 +24,7 @@ pub(super) struct GuardianControl(BorrowedFd<'static>);
 /// What was read from the supervisor.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ControlInput {
-    /// One letter.
     Letter(u8),
-    /// Nothing for now.
     Nothing,
     /// The supervisor is gone.
     End,
@@ -88,7 +86,7 @@ impl GuardianControl {
         }
     }
 
-    /// Tells an event; a supervisor that is gone does not hear it, which is no error.
+    /// Sends an event. A supervisor that is gone is not an error.
     pub(super) fn send_event(&self, event: &GuardianEvent) {
         let mut line = serde_json::to_vec(event).expect("events are plain data");
         line.push(b'\n');

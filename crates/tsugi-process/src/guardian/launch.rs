@@ -1,4 +1,4 @@
-//! Starting a guardian and speaking with it, on the supervisor's side.
+//! Starts a guardian and talks to it, on the supervisor's side.
 
 use std::{
     io::{self, IoSlice},
@@ -69,12 +69,11 @@ impl GuardianHandle {
         serde_json::from_str(&line).ok()
     }
 
-    /// Says one letter; a guardian that is gone does not hear it, which [`event`](Self::event) shows.
+    /// Sends one letter. If the guardian is gone, [`event`](Self::event) shows it.
     pub(crate) async fn say(&mut self, letter: u8) {
         let _ = self.letters.write_all(&[letter]).await;
     }
 
-    /// Buries the guardian.
     pub(crate) async fn bury(mut self) {
         let _ = self.child.wait().await;
     }

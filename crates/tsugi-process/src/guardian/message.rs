@@ -12,7 +12,7 @@ use crate::{
 
 /// Asks for the polite ladder.
 pub(crate) const STOP: u8 = b'S';
-/// Nobody wants the job any more.
+/// The last handle of the job was dropped.
 pub(crate) const ABANDON: u8 = b'A';
 /// Asks for SIGKILL at once.
 pub(crate) const KILL: u8 = b'K';
@@ -58,16 +58,27 @@ impl RunRequest {
 pub(crate) enum GuardianEvent {
     /// What the kernel allows.
     Probed(KernelSupport),
-    /// The program runs.
-    Started { pid: u32 },
+    Started {
+        pid: u32,
+    },
     /// The program could not be run; the guardian ends.
-    Failed { step: String, errno: i32 },
+    Failed {
+        step: String,
+        errno: i32,
+    },
     /// The main child has ended.
-    Exited { code: Option<i32>, signal: Option<i32>, cpu: Duration, peak_bytes: u64 },
+    Exited {
+        code: Option<i32>,
+        signal: Option<i32>,
+        cpu: Duration,
+        peak_bytes: u64,
+    },
     /// The job has passed a limit and is being ended.
     Passed(ExceededLimit),
     /// Nothing is left; the guardian ends.
-    Gone { swept: u32 },
+    Gone {
+        swept: u32,
+    },
 }
 
 impl GuardianEvent {

@@ -81,7 +81,7 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
 }
 
-/// Asks all descendants to end; a stopped one is woken so that it can hear.
+/// Asks all descendants to end; a stopped one is continued so that it can react.
 pub(super) fn terminate_all() {
     let pids = descendants(own_id());
     signal_each(&pids, Signal::TERM);
@@ -89,14 +89,14 @@ pub(super) fn terminate_all() {
 }
 
 /// Puts this process before all others, if we may: among thousands that fork as fast as they can,
-/// a process that waits for its turn comes too late. Whoever may not is bound by the kernel's limit of processes.
+/// a process that waits for its turn comes too late. A user without that right is bound by the kernel's limit of processes.
 pub(super) fn hurry() {
     let first = libc::sched_param { sched_priority: 1 };
     // SAFETY: changes the scheduling of this process only.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first) };
 }
 
-/// Ends a whole namespace by its first process; the kernel lets nobody in it fork from then on.
+/// Ends a whole namespace by its first process; the kernel lets no process in it fork from then on.
 pub(super) fn kill_world(first: Pid) {
     let _ = kill_process(first, Signal::KILL);
 }
@@ -117,7 +117,7 @@ pub(super) fn kill_all() {
 
 fn signal_each(pids: &[u32], signal: Signal) {
     for pid in pids.iter().copied().filter_map(to_pid) {
-        // One that has ended meanwhile is what we want.
+        // One that has ended in between is what we want.
         let _ = kill_process(pid, signal);
     }
 }

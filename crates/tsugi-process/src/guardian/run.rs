@@ -66,12 +66,12 @@ fn prepare() -> io::Result<OwnedFd> {
 
 /// Blocks all signals and gives a file that is readable when a child has ended.
 fn block_signals() -> io::Result<OwnedFd> {
-    // SAFETY: the sets are plain values filled in by the calls; the new file is owned by nobody else.
+    // SAFETY: the sets are plain values filled in by the calls; the new file has no other owner.
     unsafe {
         let (mut all, mut child) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
-        // If SIGCHLD was ignored by whoever started us, children would vanish without a status.
+        // If our parent ignored SIGCHLD, children would vanish without a status.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::sigemptyset(&raw mut child);
         libc::sigaddset(&raw mut child, libc::SIGCHLD);
@@ -97,7 +97,7 @@ struct GuardianProcess {
     ladder: StopLadder,
     watch: Option<LimitWatch>,
     swept: u32,
-    /// Removed when nobody is left who could use it.
+    /// Removed after the last process that could use it.
     scratch: ScratchDirectories,
 }
 
@@ -233,7 +233,7 @@ impl GuardianProcess {
         }
     }
 
-    /// Buries the dead; true when nobody is left.
+    /// Reaps the dead; true when no process is left.
     fn bury(&mut self) -> bool {
         self.forget_signals();
         let buried = reap::bury(self.main);

@@ -30,17 +30,20 @@ pub(super) async fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
     };
     let mut guardian = start_guardian(label.clone()).await.map_err(at("start its guardian"))?;
     let scratch = confinement.as_ref().map(|confinement| confinement.scratch.clone()).unwrap_or_default();
+    // Asked before the confinement moves into the request; explains a refused execution.
     let denied = confinement.as_ref().and_then(|confinement| confinement.denies(&resolved.program));
     let request = GuardianRequest::Run(Box::new(RunRequest::new(&resolved, options.grace, confinement)));
     guardian.send(&request, ends).await.map_err(at("instruct its guardian"))?;
     let pid = match guardian.event().await {
         Some(GuardianEvent::Started { pid }) => pid,
         Some(GuardianEvent::Failed { step, errno }) => {
+            // It is ending; the error need not wait for that.
             tokio::spawn(guardian.bury());
             return Err(failed(label, &resolved.program, denied, step, errno));
         }
-        _ => return Err(at("hear from its guardian")(std::io::ErrorKind::BrokenPipe.into())),
+        _ => return Err(at("receive from its guardian")(std::io::ErrorKind::BrokenPipe.into())),
     };
+    // Everything below the guardian belongs to the job.
     let root = guardian.pid().unwrap_or(pid);
     let (desk, inner) = OwnerContext::open(OwnerContextParts { options, stderr, stderr_pipe, sandbox }, pid, root);
     tokio::spawn(GuardedOwner { guardian, desk, mark, root, swept: 0, scratch }.run());
@@ -86,6 +89,7 @@ impl GuardedOwner {
                     }
                 }
                 asked = self.desk.asked() => {
+                    // A second request must not extend the deadline.
                     if !is_stopping {
                         is_stopping = true;
                         overdue.as_mut().reset(tokio::time::Instant::now() + self.desk.patience());
@@ -94,6 +98,7 @@ impl GuardedOwner {
                 }
                 () = &mut overdue, if is_stopping => {
                     is_stopping = false;
+                    // Processes stuck in the kernel cannot be killed; they are reported instead of waited for.
                     let survivors = tree::descendants(self.root);
                     self.desk.gone(self.swept, survivors).await;
                 }

@@ -1,4 +1,4 @@
-//! What is known of a job at any moment, and what is told when it has ended.
+//! The state of a job at any moment, and the report of its end.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,13 +8,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobPhase {
-    /// The child runs.
     Running,
     /// The child was asked to end.
     Stopping,
     /// The child has ended; processes it left behind are being ended.
     Exited,
-    /// Nothing is left.
     Gone,
 }
 
@@ -24,9 +22,8 @@ pub enum JobPhase {
 pub enum ChildExit {
     /// By itself, with this code.
     Code(i32),
-    /// By this signal.
     Signal(i32),
-    /// Nobody could tell: the guardian was killed.
+    /// Unknown, because the guardian was killed.
     Unknown,
 }
 
@@ -92,7 +89,6 @@ pub enum ExitCause {
 pub struct ExitReport {
     /// The main child's own end.
     pub status: ChildExit,
-    /// Why it ended.
     pub cause: ExitCause,
     /// The last lines of stderr, masked and harmless to show.
     pub stderr_tail: Vec<String>,
@@ -114,7 +110,6 @@ impl fmt::Display for ExitReport {
     }
 }
 
-/// What handles see.
 #[derive(Debug, Clone)]
 pub(super) struct JobState {
     pub(super) phase: JobPhase,

@@ -34,7 +34,7 @@ pub(super) struct JobPlan {
     pub(super) stderr: StderrLog,
     /// Our end of the child's stderr.
     pub(super) stderr_pipe: Receiver,
-    /// Never any where there is no sandbox.
+    /// Always `None` on systems without a sandbox.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is confined here"))]
     pub(super) confinement: Option<sandbox::Confinement>,
     pub(super) sandbox: SandboxReport,
@@ -48,6 +48,7 @@ pub(super) async fn spawn(
     let label = command.label();
     options.redact.extend(command.secrets());
     let (pipes, stderr_pipe, ends) = pipes::open().map_err(|error| ProcessError::spawn(&label, "open pipes", error))?;
+    // The mark goes into the environment, so it is needed before the command is complete.
     let mark = JobMark::next();
     let policy = command.sandbox.clone();
     let resolved = resolve(command, &mark).await?;
@@ -79,7 +80,7 @@ async fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
     grouped::start(plan)
 }
 
-/// What both kinds of owner do alike: hear wishes, collect last words, publish the state.
+/// What both kinds of owner share: requests of handles, the last output, and the published state.
 pub(super) struct OwnerContext {
     started: Instant,
     options: JobOptions,
@@ -113,6 +114,7 @@ impl OwnerContext {
         let OwnerContextParts { options, stderr, stderr_pipe, sandbox } = desk;
         let (state_sender, state) = watch::channel(JobState::running());
         let (wish, wish_receiver) = watch::channel(StopWish::Run);
+        // Read from the start: a child that fills the pipe would block.
         let drain = tokio::spawn(stderr.clone().drain(stderr_pipe));
         let desk = OwnerContext {
             started: Instant::now(),
@@ -135,6 +137,7 @@ impl OwnerContext {
     /// Waits for the next request; once every handle is gone there is one `Abandon` and then silence.
     pub(super) async fn asked(&mut self) -> OwnerRequest {
         if self.is_abandoned {
+            // A closed channel would otherwise be ready for ever and starve the other arms of `select`.
             return std::future::pending().await;
         }
         let wish = self.wish.changed().await.map(|()| *self.wish.borrow_and_update());
@@ -144,6 +147,7 @@ impl OwnerContext {
             Ok(StopWish::Stop | StopWish::Run) => (OwnerRequest::Stop, ExitCause::Stopped),
             Err(_) => (OwnerRequest::Abandon, ExitCause::Abandoned),
         };
+        // The first cause counts: a kill after a stop is still a stop.
         if self.cause == ExitCause::Itself {
             self.cause = cause;
         }
@@ -153,6 +157,7 @@ impl OwnerContext {
 
     fn advance(&self, phase: JobPhase) {
         self.state.send_if_modified(|state| {
+            // Phases only advance; a late request must not undo an exit.
             let is_later = phase > state.phase;
             state.phase = phase.max(state.phase);
             is_later
@@ -178,6 +183,7 @@ impl OwnerContext {
 
     /// Publishes that nothing is left, or who is.
     pub(super) async fn gone(&mut self, swept: u32, survivors: Vec<u32>) {
+        // The guardian may vanish before it reported the exit.
         if self.state.borrow().report.is_none() {
             self.exited(ChildExit::Unknown, Duration::ZERO, 0).await;
         }
@@ -203,7 +209,7 @@ impl OwnerContext {
 }
 
 impl Drop for OwnerContext {
-    /// Nobody reads stderr for a job that is over, even if a process that hangs in the kernel holds it open.
+    /// Stops reading stderr of a job that is over, even if a process that hangs in the kernel holds it open.
     fn drop(&mut self) {
         if let Some(drain) = &self.drain {
             drain.abort();

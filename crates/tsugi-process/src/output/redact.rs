@@ -20,7 +20,6 @@ impl SecretMask {
         redact
     }
 
-    /// Adds more values.
     pub fn extend(&mut self, values: impl IntoIterator<Item = String>) {
         for value in values {
             let lines = value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST);

@@ -62,6 +62,7 @@ pub(crate) async fn plan(
 ) -> Result<(Option<Confinement>, SandboxReport), ProcessError> {
     let tier = SupervisionTier::available();
     let Some(rules) = policy.rules() else { return Ok((None, SandboxReport::off(tier))) };
+    // Confinement happens in the guardian's child, so there is none without a guardian.
     if tier == SupervisionTier::ProcessGroup {
         let report =
             SandboxReport::all(tier, &Enforcement::missing("a sandbox needs a guardian, which cannot be started here"));
@@ -70,6 +71,7 @@ pub(crate) async fn plan(
     let ability = kernel_support::probe()
         .await
         .map_err(|error| ProcessError::spawn("the sandbox probe", "ask the kernel", error))?;
+    // The plan is made here, where errors can be reported; the guardian only carries it out.
     let confinement = confine(&rules, resolved, &ability)?;
     let report = check(&rules, describe(&rules, &confinement, &ability))?;
     Ok((Some(confinement), report))
@@ -92,6 +94,7 @@ fn confine(
     let PathPlan { places, scratch, mounts } =
         PathPlan::new(rules, resolved, has_mounts).map_err(|what| ProcessError::Sandbox { what })?;
     Ok(Confinement {
+        // Without Landlock the plan must not pretend to restrict files.
         places: (ability.landlock > 0).then_some(places),
         net: rules.net,
         has_filter: ability.has_seccomp,
@@ -106,6 +109,7 @@ fn confine(
 
 fn choose_namespaces(rules: &SandboxRules, ability: &KernelSupport) -> Result<Option<NamespaceSet>, ProcessError> {
     let tasks = Some(limit::tasks_for(rules.processes)).filter(|tasks| *tasks > 0);
+    // An own network only where the policy restricts it: it has no route out.
     let chosen = |found: &NamespaceSet| NamespaceSet { has_net: rules.net != NetworkAccess::All, tasks, ..*found };
     match (rules.isolation, &ability.namespaces) {
         (Isolation::Standard, _) => Ok(None),
@@ -121,6 +125,7 @@ fn choose_cores(count: u32) -> Vec<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let allowed = limit::allowed_cores();
     let count = (count.max(1) as usize).min(allowed.len());
+    // Jobs take turns, so that two of them do not share cores while others are idle.
     let first = NEXT.fetch_add(count, Ordering::Relaxed);
     (0..count).map(|index| allowed[(first + index) % allowed.len()]).collect()
 }
@@ -141,6 +146,7 @@ fn describe(rules: &SandboxRules, confinement: &Confinement, ability: &KernelSup
         cpu: if rules.cpu.is_none() {
             Enforcement::NotAsked
         } else {
+            // A process may change its own affinity unless a filter forbids it.
             when(ability.has_seccomp, "it could undo it without seccomp")
         },
         environment: Enforcement::Enforced,
@@ -174,13 +180,14 @@ fn describe_net(confinement: &Confinement, ability: &KernelSupport) -> (Enforcem
         }
         NetworkAccess::None => {
             let udp = when(has_namespace || ability.has_seccomp, "it needs a network namespace or seccomp");
+            // Landlock controls TCP by itself since ABI 4.
             let tcp = if ability.landlock >= 4 { Enforcement::Enforced } else { udp.clone() };
             (tcp, udp)
         }
     }
 }
 
-/// Nobody asks for this part, so its absence is told but is no error.
+/// No policy asks for this part, so its absence is reported but is not an error.
 fn describe_local_sockets(ability: &KernelSupport) -> Enforcement {
     match ability.landlock {
         9.. => Enforcement::Enforced,
@@ -250,6 +257,6 @@ mod tests {
         let error = outcome(&strict, &kernel(7, true)).expect_err("it must not run").to_string();
         assert!(error.contains("strict isolation: namespaces are forbidden"), "{error}");
         let told = outcome(&SandboxRules { required: false, ..strict }, &kernel(7, true)).expect("it may run");
-        assert_eq!(told.tier, SupervisionTier::Guardian, "the tier in force is told");
+        assert_eq!(told.tier, SupervisionTier::Guardian, "the tier in force is reported");
     }
 }

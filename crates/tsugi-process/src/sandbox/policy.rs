@@ -97,7 +97,7 @@ pub enum CacheAccess {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum NetworkAccess {
-    /// Nobody.
+    /// No host at all.
     None,
     /// Its own processes, over a loopback device of its own.
     /// Services on *this machine's* loopback cannot be reached: the kernel can only give all of it or none.
@@ -131,6 +131,7 @@ impl MemorySize {
         let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
         let unit = unit.trim().to_ascii_uppercase();
+        // `M`, `MB` and `MiB` all mean 2^20 bytes.
         let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
             "" => 0,
             "K" => 10,
@@ -138,6 +139,7 @@ impl MemorySize {
             "G" => 30,
             _ => return None,
         };
+        // An amount that does not fit is an error, not a small one.
         number.parse::<u64>().ok()?.checked_mul(1 << shift).map(MemorySize)
     }
 }
@@ -161,6 +163,7 @@ impl Visitor<'_> for MemoryVisitor {
         Ok(MemorySize(bytes))
     }
 
+    // YAML and TOML give signed numbers.
     fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<MemorySize, E> {
         u64::try_from(bytes).map(MemorySize).map_err(|_| E::invalid_value(de::Unexpected::Signed(bytes), &self))
     }
@@ -198,6 +201,7 @@ impl<'de> Visitor<'de> for PolicyVisitor {
 
     /// Some dialects of YAML read `off` as false.
     fn visit_bool<E: de::Error>(self, is_on: bool) -> Result<SandboxPolicy, E> {
+        // `sandbox: false` is a natural way to write `off`.
         Ok(if is_on { SandboxPolicy::Default } else { SandboxPolicy::Off })
     }
 

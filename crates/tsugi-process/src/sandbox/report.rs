@@ -1,4 +1,4 @@
-//! What was truly enforced, part by part, so that nobody believes in a wall that is not there.
+//! What the kernel actually enforces, part by part, so that no missing restriction goes unnoticed.
 
 use std::fmt;
 
@@ -12,7 +12,6 @@ use crate::SupervisionTier;
 pub enum Enforcement {
     /// The policy asks for nothing here.
     NotAsked,
-    /// It holds.
     Enforced,
     /// It holds with an exception.
     Partial(String),
@@ -59,7 +58,6 @@ pub struct SandboxReport {
     pub tier: SupervisionTier,
     /// Which files can be read and written.
     pub files: Enforcement,
-    /// TCP.
     pub tcp: Enforcement,
     /// UDP and every other kind of network socket.
     pub udp: Enforcement,
@@ -73,7 +71,6 @@ pub struct SandboxReport {
     pub memory: Enforcement,
     /// Number of processes of the job.
     pub processes: Enforcement,
-    /// Processor cores.
     pub cpu: Enforcement,
     /// Our own variables are kept from it.
     pub environment: Enforcement,

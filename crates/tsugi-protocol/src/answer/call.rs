@@ -1,4 +1,4 @@
-//! What goes down the seam: a modern request, who asks it, and how it may be treated.
+//! What goes down the seam: a modern request, its caller, and how layers may treat it.
 
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
@@ -20,13 +20,11 @@ pub struct Call(Arc<CallParts>);
 /// [`RequestMeta`], because every era writes that part its own way.
 #[derive(Debug, Clone)]
 pub struct CallParts {
-    /// What is asked.
     pub method: Method,
     /// The parameters without `_meta`, raw.
     pub params: JsonObject,
     /// What the request says about itself and its client.
     pub meta: RequestMeta,
-    /// On whose behalf.
     pub caller: Caller,
     /// How layers may treat it.
     pub options: CallOptions,
@@ -48,6 +46,7 @@ impl Deref for Call {
 
 impl DerefMut for Call {
     fn deref_mut(&mut self) -> &mut CallParts {
+        // Copies only while another layer still holds the call.
         Arc::make_mut(&mut self.0)
     }
 }
@@ -59,7 +58,6 @@ impl Call {
         Self::from(CallParts { method, params, meta, caller, options })
     }
 
-    /// What it holds.
     pub fn into_parts(self) -> CallParts {
         Arc::unwrap_or_clone(self.0)
     }
@@ -99,6 +97,7 @@ impl Call {
     pub fn with_subject(mut self, subject: &str) -> Self {
         if let Some(key) = self.method.subject_key() {
             let mut params = ObjectWriter::with_capacity(self.params.bytes().len() + subject.len());
+            // The subject moves to the front; the order of members has no meaning.
             params.string(key, subject).members_except(&self.params, &[key]);
             self.params = params.finish_object();
         }
@@ -109,6 +108,7 @@ impl Call {
     /// `state` is echoed exactly, or absent when there was none.
     pub fn retry_with(mut self, responses: Option<&RawJson>, state: Option<&str>) -> Self {
         let mut params = ObjectWriter::with_capacity(self.params.bytes().len() + 128);
+        // A second retry must not carry the answers of the first.
         params.members_except(&self.params, &["inputResponses", "requestState"]);
         if let Some(responses) = responses {
             params.raw("inputResponses", responses);
@@ -134,11 +134,11 @@ pub struct CallOptions {
     pub face: &'static str,
     /// The id of the request it came with, where that is written to a log.
     pub request_id: Option<Arc<str>>,
-    /// What it does when, for a call that somebody looks at.
+    /// Where its steps are recorded, if they are.
     pub timeline: Option<CallTimeline>,
 }
 
-/// Who asks. Parked calls, cached answers and fairness belong to a caller.
+/// The caller. Parked calls, cached answers and fairness belong to one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Caller(Arc<CallerIdentity>);
 
@@ -150,7 +150,7 @@ struct CallerIdentity {
     is_anybody: bool,
 }
 
-/// A caller's session: its name, and its end where somebody tells of that.
+/// A caller's session: its name, and its lifetime where one is known.
 #[derive(Debug, Clone)]
 struct OwnSession {
     name: String,
@@ -175,6 +175,7 @@ impl Caller {
     /// The program itself: the command at a terminal, or a program that embeds the library.
     pub fn local() -> Self {
         static LOCAL: std::sync::OnceLock<Caller> = std::sync::OnceLock::new();
+        // Built once: every internal call uses it.
         LOCAL.get_or_init(|| Caller::new("local").as_operator()).clone()
     }
 
@@ -184,7 +185,7 @@ impl Caller {
         Self(Arc::new(CallerIdentity { principal, session, is_operator: false, is_anybody: false }))
     }
 
-    /// Whoever was not asked for a name: one or many, which nobody can tell.
+    /// Callers that were not asked for a name: they cannot be told apart.
     pub fn any_session_of(principal: impl Into<String>) -> Self {
         Self::new(principal).with(|identity| identity.is_anybody = true)
     }
@@ -194,7 +195,7 @@ impl Caller {
         self.with(|identity| identity.is_operator = true)
     }
 
-    /// The same caller in a session, for servers that keep an instance per session. One whose end is to be heard of is a
+    /// The same caller in a session, for servers that keep an instance per session. One with a known end is a
     /// [`SessionLifetime`](super::SessionLifetime).
     pub fn in_session(&self, session: impl Into<String>) -> Self {
         self.with(|identity| identity.session = Some(OwnSession { name: session.into(), life: None }))
@@ -205,6 +206,7 @@ impl Caller {
     }
 
     fn with(&self, change: impl FnOnce(&mut CallerIdentity)) -> Self {
+        // Callers are shared by many calls, so a change makes a new one.
         let mut identity = CallerIdentity::clone(&self.0);
         change(&mut identity);
         Self(Arc::new(identity))
@@ -218,12 +220,11 @@ impl Caller {
         }
     }
 
-    /// Whether this caller is told apart from others, by a name or at least by a session.
+    /// Whether this caller can be told from others, by a name or at least by a session.
     pub fn has_identity(&self) -> bool {
         !self.0.is_anybody || self.0.session.is_some()
     }
 
-    /// The name.
     pub fn principal(&self) -> &str {
         &self.0.principal
     }

@@ -1,4 +1,4 @@
-//! A failure of ours or of the way to a server, told the same way on every face.
+//! A failure of ours or of the way to a server, reported the same way on every face.
 
 mod reason;
 
@@ -20,11 +20,8 @@ pub enum FaultCode {
     InvalidResponse,
     /// The request was not acceptable.
     InvalidRequest,
-    /// Nobody answers this method.
     MethodNotFound,
-    /// No such tool.
     ToolNotFound,
-    /// No such resource.
     ResourceNotFound,
     /// The arguments do not fit.
     InvalidParams,
@@ -32,7 +29,6 @@ pub enum FaultCode {
     ExecutionFailed,
     /// A program's own check refused the call.
     CannotExecute,
-    /// No such server.
     ServerNotFound,
     /// A server of this name exists already.
     ServerExists,
@@ -44,13 +40,10 @@ pub enum FaultCode {
     ConnectionFailed,
     /// The connection broke while it had the call.
     ConnectionLost,
-    /// The deadline passed.
     Timeout,
     /// Tried as often as allowed; the cause is inside.
     MaxRetriesExceeded,
-    /// Not allowed.
     PermissionDenied,
-    /// Too often.
     RateLimitExceeded,
     /// Too much at once.
     Overloaded,
@@ -105,7 +98,6 @@ impl FaultCode {
         ]
     };
 
-    /// The word itself.
     pub fn as_str(self) -> &'static str {
         use FaultCode::*;
         match self {
@@ -169,11 +161,8 @@ impl FaultCode {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum CallStage {
-    /// Reading the configuration.
     Config,
-    /// Starting the process.
     Spawn,
-    /// Making the connection.
     Connect,
     /// Agreeing on a revision.
     Handshake,
@@ -181,7 +170,6 @@ pub enum CallStage {
     List,
     /// Checking arguments or results.
     Validate,
-    /// The call itself.
     Call,
 }
 
@@ -193,7 +181,6 @@ pub enum Blame {
     Caller,
     /// The server, or the way to it.
     Upstream,
-    /// We.
     Tsugi,
 }
 
@@ -224,7 +211,6 @@ pub struct ProcessEnd {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fault {
-    /// What went wrong.
     pub code: FaultCode,
     /// In words, lower case, without a final stop.
     pub message: String,
@@ -238,10 +224,8 @@ pub struct Fault {
     /// What is known about the effect.
     #[serde(rename = "outcome")]
     pub sent: SentState,
-    /// Which server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Which tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// How the process ended, where one did.
@@ -250,7 +234,6 @@ pub struct Fault {
     /// What exactly failed, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<FaultReason>,
-    /// What to try.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// After how many milliseconds trying again makes sense, where the server said so.
@@ -267,6 +250,7 @@ pub struct Fault {
 impl Fault {
     /// A fault of this kind, with what usually holds for it; the rest is added by the `with_` functions.
     pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
+        // Most callers need no more than the code.
         let (stage, blame, retryable, sent) = usual(code);
         Self {
             code,
@@ -286,7 +270,6 @@ impl Fault {
         }
     }
 
-    /// At this stage.
     pub fn at(mut self, stage: CallStage) -> Self {
         self.stage = stage;
         self
@@ -300,6 +283,7 @@ impl Fault {
 
     /// Concerning this server, unless one is named already.
     pub fn on_server(mut self, server: &str) -> Self {
+        // The innermost layer knows best which server it was.
         self.server.get_or_insert_with(|| server.to_owned());
         self
     }
@@ -321,7 +305,6 @@ impl Fault {
         self.cause.as_deref().and_then(Fault::root_reason).or(self.reason)
     }
 
-    /// With advice.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -333,7 +316,6 @@ impl Fault {
         self
     }
 
-    /// With further facts.
     pub fn with_details(mut self, details: RawJson) -> Self {
         self.details = Some(details);
         self
@@ -354,6 +336,7 @@ impl Fault {
     /// The fault as a JSON-RPC error with all of it in `data`.
     pub fn to_rpc(&self) -> RpcError {
         let mut data = serde_json::to_value(self).expect("a fault is always JSON");
+        // Lets a client tell our faults from errors of the server.
         data["origin"] = "tsugi".into();
         data["kind"] = self.code.as_str().into();
         data["sent"] = (self.sent != SentState::NotSent).into();
@@ -361,6 +344,7 @@ impl Fault {
             data["upstream"] = server.as_str().into();
         }
         if let Some(members) = data.as_object_mut() {
+            // The message has its own member in a JSON-RPC error.
             members.remove("message");
         }
         RpcError::with_data(self.code.rpc_code(), &self.message, Some(&RawJson::from(data)))
@@ -381,11 +365,13 @@ fn usual(code: FaultCode) -> (CallStage, Blame, bool, SentState) {
         RateLimitExceeded => (CallStage::Validate, Blame::Caller, true, NotSent),
         ServerNotRunning => (CallStage::Connect, Blame::Upstream, true, NotSent),
         ConnectionFailed => (CallStage::Connect, Blame::Upstream, true, NotSent),
+        // It may have been done before the connection broke.
         ServerCrashed | ConnectionLost => (CallStage::Call, Blame::Upstream, true, Unknown),
         Timeout => (CallStage::Call, Blame::Upstream, true, Unknown),
         InvalidResponse => (CallStage::Call, Blame::Upstream, false, Unknown),
         ExecutionFailed => (CallStage::Call, Blame::Upstream, false, Failed),
         MaxRetriesExceeded => (CallStage::Call, Blame::Upstream, false, Unknown),
+        // Shed before anything was sent, so a balancer may try elsewhere.
         Overloaded | Draining => (CallStage::Call, Blame::Tsugi, true, NotSent),
         Cancelled => (CallStage::Call, Blame::Caller, false, Unknown),
         InternalError => (CallStage::Call, Blame::Tsugi, false, Unknown),
@@ -398,6 +384,7 @@ impl fmt::Display for Fault {
             write!(f, "{server}: ")?;
         }
         f.write_str(&self.message)?;
+        // How the process ended is often the whole explanation.
         if let Some(process) = &self.process {
             write!(f, " ({})", process.status)?;
         }

@@ -30,11 +30,9 @@ pub enum ReplyEvent {
 /// How a call ended.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// With a result.
     Complete(CompletedResult),
     /// With questions: answer them and ask again.
     InputRequired(InputRequired),
-    /// With a failure.
     Failed(CallFailure),
 }
 
@@ -59,7 +57,6 @@ impl Outcome {
 /// (`era::to_modern`, `era::to_legacy`), so that a result between two peers of one era is never touched.
 #[derive(Debug, Clone)]
 pub struct CompletedResult {
-    /// The result object.
     pub body: JsonObject,
     /// The era of its form.
     pub era: Era,
@@ -140,13 +137,13 @@ pub trait ReplySource: Send {
     /// The next step. After [`Event::DoneArgs`] it is not polled again.
     fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent>;
 
-    /// True while the call stands in line, and nobody outside was asked for anything yet. Whoever does not know says no.
+    /// True while the call is queued and nothing was sent yet. A source that does not know returns false.
     fn is_in_line(&self) -> bool {
         false
     }
 }
 
-/// A reply on its way. Dropping it cancels the call: the server is told, and its late answer is ignored.
+/// A reply on its way. Dropping it cancels the call: the server is notified, and its late answer is ignored.
 /// A reply that is ready costs no allocation; one that is not costs one box, no channel and no task.
 pub struct Reply(ReplyState);
 
@@ -203,6 +200,7 @@ impl Reply {
         match &mut self.0 {
             ReplyState::Waiting(source) => match source.as_mut().poll_event(context) {
                 Poll::Ready(ReplyEvent::Done(outcome)) => {
+                    // The source is dropped as soon as it is done: it may hold a slot of its server.
                     self.0 = ReplyState::Ended;
                     Poll::Ready(ReplyEvent::Done(outcome))
                 }
@@ -212,6 +210,7 @@ impl Reply {
                 ReplyState::Ready(outcome) => Poll::Ready(ReplyEvent::Done(outcome)),
                 _ => Poll::Pending,
             },
+            // Polling past the end is a mistake of the caller, and must not panic.
             ReplyState::Ended => Poll::Pending,
         }
     }
@@ -282,9 +281,9 @@ pub struct NoteSink(Arc<Mutex<VecDeque<CallNote>>>);
 const MAX_NOTES: usize = 1024;
 
 impl NoteSink {
-    /// Adds a note.
     pub fn push(&self, note: CallNote) {
         let mut waiting = self.0.lock();
+        // A reader that does not keep up loses notes, never the outcome.
         if waiting.len() < MAX_NOTES {
             waiting.push_back(note);
         }
@@ -303,15 +302,18 @@ struct NoteSource<F> {
 
 impl<F: Future<Output = Outcome> + Send> ReplySource for NoteSource<F> {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
+        // Notes that are waiting come before the outcome they belong to.
         if let Some(note) = self.notes.pop() {
             return Poll::Ready(ReplyEvent::Note(note));
         }
         if let Some(outcome) = self.outcome.take() {
             return Poll::Ready(ReplyEvent::Done(outcome));
         }
+        // Polling may add notes, so they are looked for once more.
         let polled = self.future.as_mut().poll(context);
         match (self.notes.pop(), polled) {
             (Some(note), Poll::Ready(outcome)) => {
+                // Kept until the remaining notes are delivered.
                 self.outcome = Some(outcome);
                 Poll::Ready(ReplyEvent::Note(note))
             }

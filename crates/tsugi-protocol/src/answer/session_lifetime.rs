@@ -16,13 +16,13 @@ pub struct SessionLifetime {
     life: Arc<LifetimeCell>,
 }
 
-/// Somebody who keeps something for a session alone, such as a process.
+/// The owner of something that belongs to one session, such as a process.
 pub trait SessionObserver: Send + Sync {
     /// The session of this caller is over.
     fn session_ended(&self, caller: &Caller);
 }
 
-/// What a session's callers share: whether it lasts, and who wants to hear of its end.
+/// Shared by all callers of a session: whether it has ended, and which observers to notify.
 #[derive(Default)]
 pub(super) struct LifetimeCell(Mutex<LifetimeState>);
 
@@ -46,7 +46,7 @@ impl SessionLifetime {
         &self.caller
     }
 
-    /// Ends it, and tells whoever keeps something for it. Once is enough.
+    /// Ends it and notifies its observers, once.
     pub fn end(&self) {
         self.life.end(&self.caller);
     }
@@ -59,7 +59,7 @@ impl Drop for SessionLifetime {
 }
 
 impl LifetimeCell {
-    /// Notes who wants to hear of the end, once for each; tells it at once when the session is over already.
+    /// Registers an observer of the end, once; notifies it at once when the session is over already.
     pub(super) fn keep(&self, caller: &Caller, keeper: Weak<dyn SessionObserver>) {
         let mut state = self.0.lock();
         if state.is_over {
@@ -130,7 +130,7 @@ mod tests {
         session.end();
         drop(session);
         assert_eq!(*keeper.0.lock(), std::slice::from_ref(&caller));
-        // Whoever comes too late hears it at once.
+        // An observer that comes too late is notified at once.
         keep(&caller, &keeper);
         assert_eq!(keeper.0.lock().len(), 2);
     }

@@ -1,4 +1,4 @@
-//! What a call did when: kept for calls that somebody looks at, written by whoever works on them.
+//! When each step of a call happened, recorded for calls that the dashboard shows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,6 @@ struct TimelineRecord {
 pub struct TimelineStep {
     /// What was done: `queue`, `validate`, `cache`, `start`, `upstream`, `retry`.
     pub stage: &'static str,
-    /// When it began.
     pub begin: Duration,
     /// When it ended; `None` while it lasts.
     pub end: Option<Duration>,
@@ -38,7 +37,6 @@ impl CallTimeline {
         Self(Arc::new(TimelineRecord { began, steps: Mutex::default() }))
     }
 
-    /// A step begins.
     pub fn begin(&self, stage: &'static str, at: Instant) {
         self.push(TimelineStep { stage, begin: self.since(at), end: None, note: None });
     }

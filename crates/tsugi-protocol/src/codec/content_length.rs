@@ -56,12 +56,14 @@ impl ContentLengthDecoder {
         loop {
             match self.state {
                 FrameState::Body(length) if buffer.len() < length => return None,
+                // A frame without a body carries no message.
                 FrameState::Body(0) => self.state = START,
                 FrameState::Body(length) => {
                     self.state = START;
                     return Some(Ok(buffer.split_to(length).freeze()));
                 }
                 FrameState::Dropping(left) => {
+                    // Too large to keep, but the end is known: the next frame is found again.
                     let dropped = left.min(buffer.len() as u64);
                     let _ = buffer.split_to(dropped as usize);
                     self.state = if dropped == left { START } else { FrameState::Dropping(left - dropped) };
@@ -85,6 +87,7 @@ impl ContentLengthDecoder {
     /// an empty piece of nothing while it lasts.
     fn line(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
         let Some(offset) = memchr::memchr(b'\n', &buffer[self.scanned..]) else {
+            // What was searched once is not searched again.
             self.scanned = buffer.len();
             return self.long_line(buffer);
         };
@@ -114,12 +117,14 @@ impl ContentLengthDecoder {
     /// Takes one whole header line and moves on.
     fn header(&mut self, line: &[u8]) -> Result<(), CodecError> {
         let line = line.trim_ascii();
+        // Some Windows programs begin their output with a byte order mark.
         let line = line.strip_prefix(BOM).unwrap_or(line);
         let (length, is_begun) = match self.state {
             FrameState::LongLine => {
                 self.state = FrameState::Lost;
                 return Ok(());
             }
+            // Out of step: skip until something looks like a header again.
             FrameState::Lost if !is_length(line) => return Ok(()),
             FrameState::Headers { length, is_begun } => (length, is_begun),
             _ => (None, false),
@@ -161,11 +166,11 @@ pub(super) fn is_length(line: &[u8]) -> bool {
 /// The length known after this header line. Headers with other names are allowed and mean nothing here.
 fn read_header(line: &[u8], known: Option<u64>) -> Result<Option<u64>, &'static str> {
     if !is_length(line) {
-        return if memchr::memchr(b':', line).is_some() { Ok(known) } else { Err("a line that is no header") };
+        return if memchr::memchr(b':', line).is_some() { Ok(known) } else { Err("a line that is not a header") };
     }
     let digits = line[HEADER.len()..].trim_ascii();
     if digits.is_empty() || digits.len() > MAX_DIGITS || !digits.iter().all(u8::is_ascii_digit) {
-        return Err("a Content-Length that is no length");
+        return Err("a Content-Length that is not a length");
     }
     let length = digits.iter().fold(0, |length, digit| length * 10 + u64::from(digit - b'0'));
     match known {
@@ -226,7 +231,7 @@ mod tests {
     fn noise_between_frames_is_reported_once_and_skipped() {
         check(
             b"Server started\nand listening\n\nContent-Length: 2\r\n\r\n{}",
-            &["! not a frame: a line that is no header", "{}"],
+            &["! not a frame: a line that is not a header", "{}"],
         );
     }
 
@@ -234,7 +239,7 @@ mod tests {
     fn a_length_that_cannot_be_read_is_reported_and_the_next_frame_works() {
         for bad in ["-1", "two", "", "1e3", "9999999999999999", "+2"] {
             let input = format!("Content-Length: {bad}\r\n\r\n{{}}\r\nContent-Length: 3\r\n\r\n[1]");
-            check(input.as_bytes(), &["! not a frame: a Content-Length that is no length", "[1]"]);
+            check(input.as_bytes(), &["! not a frame: a Content-Length that is not a length", "[1]"]);
         }
         check(
             b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}\nContent-Length: 3\r\n\r\n[1]",

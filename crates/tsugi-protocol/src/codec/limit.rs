@@ -44,7 +44,6 @@ impl InputLimits {
     /// How long a legacy session may be silent.
     pub const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
 
-    /// Open subscriptions.
     pub const SUBSCRIPTIONS: usize = 1_024;
     /// How often one call may come back with questions.
     pub const ROUNDS: usize = 10;

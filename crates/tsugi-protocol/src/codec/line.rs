@@ -54,7 +54,7 @@ impl LineDecoder {
         }
     }
 
-    /// Looks at one line only, so that a caller can decide anew before each.
+    /// Looks at one line only, so that a caller can decide again before each.
     pub(super) fn step(&mut self, buffer: &mut BytesMut) -> LineStep {
         let Some(offset) = memchr::memchr(b'\n', &buffer[self.scanned..]) else {
             return self.wait(buffer);

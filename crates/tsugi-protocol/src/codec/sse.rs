@@ -77,6 +77,7 @@ impl SseData {
         *self = match std::mem::take(self) {
             SseData::None => SseData::One(line),
             SseData::One(first) => {
+                // Only now is anything copied: most events have one line.
                 let mut lines = BytesMut::with_capacity(first.len() + line.len() + 1);
                 lines.extend_from_slice(&first);
                 SseData::Many(joined(lines, &line))
@@ -124,7 +125,7 @@ impl SseDecoder {
         }
     }
 
-    /// The next event. `None` when more bytes are needed; what is left when the stream ends is no event.
+    /// The next event. `None` when more bytes are needed; the rest of a stream that ends is not an event.
     /// An event over the limit is reported once and dropped. Comments are dropped as they arrive.
     /// Bytes may only be appended to `buffer` between calls.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<SseEvent, CodecError>> {
@@ -133,6 +134,7 @@ impl SseDecoder {
         }
         loop {
             self.skip_newline_after_return(buffer);
+            // A comment is dropped as it arrives, however long it is.
             if self.scanned == 0 && self.line == SseLine::Kept && buffer.first() == Some(&b':') {
                 self.line = SseLine::Dropped;
             }
@@ -156,6 +158,7 @@ impl SseDecoder {
         if self.is_started {
             return true;
         }
+        // The first bytes may still become a byte order mark.
         if buffer.len() < BOM.len() && BOM.starts_with(buffer) {
             return false;
         }
@@ -169,6 +172,7 @@ impl SseDecoder {
     fn skip_newline_after_return(&mut self, buffer: &mut BytesMut) {
         if self.after_return && !buffer.is_empty() {
             self.after_return = false;
+            // `\r\n` is one line end, even when its halves arrive apart.
             if buffer[0] == b'\n' {
                 let _ = buffer.split_to(1);
             }
@@ -185,6 +189,7 @@ impl SseDecoder {
 
     /// No line end is there yet: remember that, and let go of what would not be kept anyway.
     fn wait(&mut self, buffer: &mut BytesMut) -> Option<Result<SseEvent, CodecError>> {
+        // What was searched once is not searched again when more arrives.
         self.scanned = buffer.len();
         let is_over = self.line == SseLine::Kept && self.is_over(buffer.len());
         if is_over || self.line == SseLine::Dropped {
@@ -226,12 +231,14 @@ impl SseDecoder {
     fn field(&mut self, line: &Bytes) {
         let colon = memchr::memchr(b':', line).unwrap_or(line.len());
         let mut value = line.slice((colon + 1).min(line.len())..);
+        // Exactly one space belongs to the colon.
         if value.first() == Some(&b' ') {
             value = value.slice(1..);
         }
         match &line[..colon] {
             b"data" if !self.is_poisoned => self.data.push(value),
             b"event" => self.event = Some(text(&value)),
+            // The standard ignores an id with a NUL in it.
             b"id" if !value.contains(&0) => self.id = Some(text(&value)),
             b"retry" => self.retry = digits(&value).or(self.retry),
             _ => {}
@@ -285,6 +292,7 @@ pub fn write_event(id: Option<&str>, event: Option<&str>, data: &[u8], out: &mut
         if end == rest.len() {
             break;
         }
+        // A pair counts as one line end, or the reader would see an empty line.
         let is_pair = rest[end..].starts_with(b"\r\n");
         rest = &rest[end + 1 + usize::from(is_pair)..];
     }
@@ -295,6 +303,7 @@ pub fn write_event(id: Option<&str>, event: Option<&str>, data: &[u8], out: &mut
 fn write_field(name: &str, value: &str, out: &mut impl BufMut) {
     out.put_slice(name.as_bytes());
     out.put_slice(b": ");
+    // A line end in a value would begin another field.
     for piece in value.split(['\r', '\n', '\0']) {
         out.put_slice(piece.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! A server's requests to its client: sent on the wire in legacy revisions, questions of a result in the modern one.
+//! Requests of a server to its client: messages in legacy revisions, questions inside a result in the modern one.
 
 use super::revision;
 use crate::answer::InputRequired;
@@ -9,7 +9,7 @@ use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::{Method, ProtocolVersion};
 use crate::rpc::{RequestId, ResponsePayload, RpcError, RpcRequest, code};
 
-/// A legacy server's request as a modern question; `None` when it is none of the three that can be asked.
+/// A legacy server's request as a modern question; `None` when it is not one of the three that can be asked.
 /// Its key is made of the request's id, so that no two open requests share one.
 ///
 /// What belongs to a request on the wire is left out: its progress token, its task, and the
@@ -99,8 +99,8 @@ pub fn answer_to_modern(method: &Method, body: &ResponsePayload) -> Option<RawJs
 }
 
 /// The answer to a modern question as what a legacy server of this revision gets for its request. Without
-/// an answer, because nobody retried in time or the client left the question out, the server hears that the
-/// user did not want to.
+/// an answer, because no retry came in time or the client left the question out, the server learns that the
+/// user declined.
 pub fn answer_to_legacy(method: &Method, answer: Option<&RawJson>, version: ProtocolVersion) -> ResponsePayload {
     let Some(answer) = answer.and_then(JsonObject::of) else { return unanswered(method) };
     let answer = rewrite::without(&answer, |key| key == "resultType");

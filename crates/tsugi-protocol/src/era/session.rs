@@ -120,8 +120,8 @@ pub fn discover_result(identity: &ServerIdentity) -> JsonObject {
     result.finish_object()
 }
 
-/// Reads a server's answer to `server/discover`. Fails when it is none, or when the server speaks no modern
-/// revision that we speak.
+/// Reads a server's answer to `server/discover`. Fails when it is not one, or when no modern revision is
+/// spoken on both sides.
 pub fn read_discover_result(result: &JsonObject) -> Result<ServerIdentity, &'static str> {
     let supported_versions = supported_versions(result).ok_or("the answer names no supported versions")?;
     let version = newest_modern(&supported_versions).ok_or("no modern protocol version is spoken on both sides")?;
@@ -136,7 +136,7 @@ pub fn read_discover_result(result: &JsonObject) -> Result<ServerIdentity, &'sta
     })
 }
 
-/// The versions that an answer to `server/discover` lists; `None` when it is no such answer.
+/// The versions that an answer to `server/discover` lists; `None` when it is not such an answer.
 pub(super) fn supported_versions(result: &JsonObject) -> Option<Vec<String>> {
     result.get("supportedVersions")?.to().ok()
 }

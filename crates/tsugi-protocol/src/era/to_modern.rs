@@ -82,7 +82,7 @@ pub fn error(error: &RpcError, method: &Method) -> RpcError {
         code::HEADER_MISMATCH => error.clone(),
         code::MISSING_CLIENT_CAPABILITY if has_data(error, &["requiredCapabilities"]) => error.clone(),
         code::UNSUPPORTED_VERSION if has_data(error, &["supported", "requested"]) => error.clone(),
-        // Reserved for the specification, so nobody else may send them.
+        // Reserved for the specification: a modern server must not send them.
         -32099..=-32020 => error.with_code(code::INTERNAL_ERROR),
         _ => error.clone(),
     }

@@ -1,4 +1,4 @@
-//! Makes text readable that holds half a surrogate pair: without it a cut emoji would take the whole text with it.
+//! Replaces lone surrogates, so that a cut emoji does not make a whole text unreadable.
 
 /// What stands for a character that cannot be told, as an escape.
 const UNKNOWN: &[u8] = b"\\ufffd";
@@ -9,7 +9,7 @@ const ESCAPE: usize = 6;
 pub(super) fn replace_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut copied, mut at) = (0, 0);
-    // Outside of strings there are no backslashes, so strings need not be told from the rest.
+    // Backslashes occur only in strings, so there is no need to find the strings first.
     while let Some(found) = json[at..].iter().position(|byte| *byte == b'\\') {
         at += found;
         let (length, is_lone) = escape(&json[at..]);

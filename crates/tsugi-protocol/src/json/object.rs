@@ -115,6 +115,7 @@ impl JsonObject {
         scan::validate_utf8(&bytes)?;
         let start = opening(&bytes)?;
         let mut inner = [const { None }; N];
+        // Inner objects on the path are indexed in the same pass over the bytes.
         let (members, end) = scan_along(&bytes, start, &path, &mut inner)?;
         scan::expect_end(&bytes, end)?;
         let outer = Self { bytes, members, is_partial: false };
@@ -125,6 +126,7 @@ impl JsonObject {
     /// An object that lies inside `bytes`, with members whose places count from the start of `bytes`.
     fn within(bytes: &Bytes, start: usize, end: usize, mut members: MemberSpans) -> Self {
         for member in &mut members {
+            // Their offsets counted from the start of the outer buffer.
             *member = member.moved_by((start as u32).wrapping_neg());
         }
         Self { bytes: bytes.slice(start..end), members, is_partial: false }
@@ -169,6 +171,7 @@ impl JsonObject {
             }
             return Ok(());
         }
+        // Comparing every pair would be quadratic in a number that a peer chooses.
         let mut seen = HashSet::with_capacity(members.len());
         for member in members {
             if !seen.insert(self.key(*member)) {
@@ -191,6 +194,7 @@ impl JsonObject {
         if !member.is_escaped() {
             return Cow::Borrowed(text);
         }
+        // With its quotes, which the parser expects.
         let quoted = &self.bytes[member.key_range().start - 1..member.key_range().end + 1];
         // A lone surrogate cannot be unescaped; its written form is then its only name.
         serde_json::from_slice::<String>(quoted).map_or(Cow::Borrowed(text), Cow::Owned)
@@ -308,6 +312,7 @@ impl JsonObject {
     }
 
     fn keeping(&self, is_kept: impl Fn(MemberSpan) -> bool) -> JsonObject {
+        // The bytes are shared; only the index forgets the member.
         let kept: MemberSpans = self.members.iter().copied().filter(|member| is_kept(*member)).collect();
         let is_partial = self.is_partial || kept.len() < self.members.len();
         JsonObject { bytes: self.bytes.clone(), members: kept, is_partial }
@@ -319,6 +324,7 @@ impl JsonObject {
         let mut members = self.members.iter().copied().peekable();
         std::iter::from_fn(move || {
             let mut run = members.next()?.whole_range();
+            // Members that lie side by side are copied in one piece.
             while let Some(next) = members.next_if(|next| self.is_beside(run.end, *next)) {
                 run.end = next.whole_range().end;
             }
@@ -342,7 +348,7 @@ impl JsonObject {
         JsonObject { bytes, members: self.members.clone(), is_partial: self.is_partial }
     }
 
-    /// True when there is no member.
+    /// True for `{}`.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

@@ -20,11 +20,13 @@ impl RawJson {
         let start = scan::skip_space(&bytes, 0);
         let end = scan::skip_value(&bytes, start)?;
         scan::expect_end(&bytes, end)?;
+        // White space around the value is not part of it.
         Ok(Self(bytes.slice(start..end)))
     }
 
     /// Keeps bytes that the caller has already proved to be exactly one value, or has just written.
     pub(crate) fn from_validated(bytes: Bytes) -> Self {
+        // Checked in debug builds only: every caller has validated these bytes.
         debug_assert!(scan::validate(&bytes).is_ok(), "not JSON: {}", String::from_utf8_lossy(&bytes));
         Self(bytes)
     }
@@ -39,7 +41,6 @@ impl RawJson {
         Self(Bytes::from(serde_json::to_vec(value).expect("our own types are written without failing")))
     }
 
-    /// A JSON string.
     pub fn string(text: &str) -> Self {
         Self::from_value(text)
     }
@@ -59,6 +60,7 @@ impl RawJson {
 
     /// The string this value is, unescaped; `None` when it is not a string.
     pub fn as_string(&self) -> Option<String> {
+        // Looks at one byte before it parses.
         if self.0.first() != Some(&b'"') {
             return None;
         }
@@ -80,7 +82,7 @@ impl RawJson {
         Self::from_validated(out.freeze())
     }
 
-    /// The items of an array, sharing its buffer; `None` when the value is no array.
+    /// The items of an array, sharing its buffer; `None` when the value is not an array.
     pub fn items(&self) -> Option<Vec<RawJson>> {
         let bytes = &self.0;
         if bytes.first() != Some(&b'[') {
@@ -89,6 +91,7 @@ impl RawJson {
         let mut items = Vec::new();
         let mut at = scan::skip_space(bytes, 1);
         while bytes.get(at) != Some(&b']') {
+            // Items share the buffer of the array.
             let end = scan::skip_value(bytes, at).ok()?;
             items.push(RawJson::from_validated(bytes.slice(at..end)));
             at = scan::skip_space(bytes, end);

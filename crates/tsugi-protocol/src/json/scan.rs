@@ -66,6 +66,7 @@ fn fail<T>(at: usize, kind: ScanErrorKind) -> ScanResult<T> {
 /// Proves that `bytes` is one JSON value in UTF-8, with nothing but white space around it.
 pub fn validate(bytes: &[u8]) -> ScanResult<()> {
     validate_utf8(bytes)?;
+    // White space around the value is allowed, other bytes are not.
     let start = skip_space(bytes, 0);
     let end = skip_value(bytes, start)?;
     expect_end(bytes, end)
@@ -110,6 +111,7 @@ impl NestingStack {
         if self.depth == MAX_DEPTH {
             return fail(at, ScanErrorKind::TooDeep);
         }
+        // The innermost container is the lowest bit.
         self.objects = (self.objects << 1) | u128::from(is_object);
         self.depth += 1;
         Ok(())
@@ -129,12 +131,14 @@ impl NestingStack {
 #[inline]
 pub fn skip_value(bytes: &[u8], start: usize) -> ScanResult<usize> {
     match bytes.get(start) {
+        // Strings are the common case and need no nesting.
         Some(b'"') => skip_string(bytes, start),
         _ => skip_nested(bytes, start),
     }
 }
 
 fn skip_nested(bytes: &[u8], start: usize) -> ScanResult<usize> {
+    // Not recursive: hostile nesting must not use up the stack.
     let mut nesting = NestingStack::default();
     let mut at = start;
     loop {
@@ -239,6 +243,7 @@ pub fn skip_key(bytes: &[u8], at: usize) -> ScanResult<KeySpan> {
         Ok(end) => (end, false),
         Err(_) => {
             let end = skip_string(bytes, at)?;
+            // A long key may have escapes or not.
             (end, memchr::memchr(b'\\', &bytes[at..end]).is_some())
         }
     };
@@ -268,6 +273,7 @@ fn skip_number(bytes: &[u8], start: usize) -> ScanResult<usize> {
         Some(b'0') => at + 1,
         _ => skip_digits(bytes, at)?,
     };
+    // A leading zero, as in `01`.
     if let Some(b'0'..=b'9') = bytes.get(at) {
         return fail(at, ScanErrorKind::Unexpected);
     }

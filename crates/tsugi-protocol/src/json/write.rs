@@ -19,6 +19,7 @@ pub struct ObjectWriter {
 impl ObjectWriter {
     /// Starts an object; `size` is a guess of how many bytes it will have.
     pub fn with_capacity(size: usize) -> Self {
+        // Room for the braces.
         let mut out = BytesMut::with_capacity(size + 2);
         out.extend_from_slice(b"{");
         Self { out, is_first: true, members: Some(MemberSpans::new()) }
@@ -49,6 +50,7 @@ impl ObjectWriter {
         let value_start = self.out.len();
         write(self);
         if let Some(members) = &mut self.members {
+            // An escape makes the written key longer.
             let is_escaped = key_end - quote - 1 != key.len();
             members.push(MemberSpan::at(quote + 1, key_end, value_start, self.out.len(), is_escaped));
         }
@@ -79,7 +81,7 @@ impl ObjectWriter {
     pub fn object(&mut self, key: &str, write: impl FnOnce(&mut Self)) -> &mut Self {
         self.member(key, |splice| {
             splice.out.extend_from_slice(b"{");
-            // The places of the inner members are nobody's to find.
+            // Only members of the outermost object are indexed.
             let members = splice.members.take();
             splice.is_first = true;
             write(splice);
@@ -93,6 +95,7 @@ impl ObjectWriter {
         if !pairs.is_empty() {
             self.separate();
             self.out.extend_from_slice(pairs);
+            // The pairs are not parsed, so there is no index any more.
             self.members = None;
         }
         self
@@ -104,6 +107,7 @@ impl ObjectWriter {
         let quote = self.out.len();
         self.out.extend_from_slice(object.written(member));
         if let Some(members) = &mut self.members {
+            // Known offsets move along: nothing is scanned twice.
             members.push(member.copied_to(quote));
         }
         self
@@ -139,7 +143,6 @@ impl ObjectWriter {
         self.is_first
     }
 
-    /// Ends the object.
     pub fn finish(self) -> RawJson {
         RawJson::from_validated(self.finish_bytes())
     }

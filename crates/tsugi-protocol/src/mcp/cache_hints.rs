@@ -14,7 +14,6 @@ pub struct CacheHints {
 /// Who may see a kept result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheScope {
-    /// Everybody.
     Public,
     /// Only the caller who got it.
     Private,
@@ -31,7 +30,7 @@ impl CacheScope {
 }
 
 impl CacheHints {
-    /// What holds for a result that says nothing: stale at once, and for nobody else.
+    /// What holds for a result that says nothing: stale at once, and for this caller alone.
     pub const NONE: CacheHints = CacheHints { ttl_ms: 0, scope: CacheScope::Private };
 
     /// Reads the hints of a result. A missing or negative `ttlMs` is 0; anything but `public` is private.

@@ -1,4 +1,4 @@
-//! What a client or a server says it can do, kept raw and read on demand.
+//! The capabilities of a client or a server, kept raw and read on demand.
 
 use crate::json::{JsonObject, ObjectWriter, RawJson};
 
@@ -11,7 +11,6 @@ pub struct ClientProfile {
     pub version: ProtocolVersion,
     /// `clientInfo`, when it said.
     pub info: Option<RawJson>,
-    /// Its capabilities.
     pub capabilities: ClientCapabilities,
 }
 
@@ -29,12 +28,10 @@ pub struct ClientCapabilities {
 }
 
 impl ClientCapabilities {
-    /// None at all.
     pub fn none() -> Self {
         Self::from_object(JsonObject::empty())
     }
 
-    /// As written.
     pub fn from_object(object: JsonObject) -> Self {
         Self { object, announces_roots: false }
     }
@@ -46,18 +43,17 @@ impl ClientCapabilities {
         })))
     }
 
-    /// As JSON.
     pub fn raw(&self) -> RawJson {
         self.object.raw()
     }
 
-    /// The object.
     pub fn object(&self) -> &JsonObject {
         &self.object
     }
 
     /// True when the client can show a form. `elicitation: {}` means forms, as 2025-06-18 wrote it.
     pub fn has_form_elicitation(&self) -> bool {
+        // An empty object is the form of 2025-06-18, which knew forms only.
         self.object.get_object("elicitation").is_some_and(|modes| modes.has("form") || !modes.has("url"))
     }
 
@@ -94,6 +90,7 @@ impl ClientCapabilities {
 
     /// What the client can be asked for.
     pub fn askable(&self) -> AskableInputs {
+        // Most clients declare nothing.
         if self.object.is_empty() {
             return AskableInputs::default();
         }
@@ -115,9 +112,11 @@ impl ClientCapabilities {
         let (has, needed) = match question {
             Method::Elicit if is_url => (self.has_url_elicitation(), r#"{"elicitation":{"url":{}}}"#),
             Method::Elicit => (self.has_form_elicitation(), r#"{"elicitation":{"form":{}}}"#),
+            // Tools inside sampling need a capability beside sampling itself.
             Method::CreateMessage if has_tools => (self.has_sampling_tools(), r#"{"sampling":{"tools":{}}}"#),
             Method::CreateMessage => (self.has_sampling(), r#"{"sampling":{}}"#),
             Method::RootsList => (self.has_roots(), r#"{"roots":{}}"#),
+            // No capability allows other questions.
             _ => (false, "{}"),
         };
         (!has).then(|| RawJson::literal(needed))
@@ -134,6 +133,7 @@ impl AskableInputs {
     /// The capabilities of a client that can be asked for exactly this.
     pub fn to_capabilities(self) -> ClientCapabilities {
         let [form, url, sampling, tools, context, roots] = self.0;
+        // Always in this order, so that equal sets are equal bytes.
         let settings = |all: &[(&str, bool)]| {
             let mut settings = ObjectWriter::with_capacity(32);
             for (key, _) in all.iter().filter(|(_, is_there)| *is_there) {
@@ -183,22 +183,18 @@ impl ServerIdentity {
 pub struct ServerCapabilities(JsonObject);
 
 impl ServerCapabilities {
-    /// None at all.
     pub fn none() -> Self {
         Self(JsonObject::empty())
     }
 
-    /// As written.
     pub fn from_object(object: JsonObject) -> Self {
         Self(object)
     }
 
-    /// As JSON.
     pub fn raw(&self) -> RawJson {
         self.0.raw()
     }
 
-    /// The object.
     pub fn object(&self) -> &JsonObject {
         &self.0
     }

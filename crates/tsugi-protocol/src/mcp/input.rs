@@ -11,7 +11,6 @@ pub struct Question {
     pub key: String,
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: Method,
-    /// Its parameters.
     pub params: Option<RawJson>,
 }
 
@@ -107,7 +106,6 @@ impl InputResponses {
         self.0.raw(key, answer);
     }
 
-    /// The map.
     pub fn finish(self) -> RawJson {
         self.0.finish()
     }

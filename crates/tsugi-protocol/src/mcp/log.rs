@@ -3,21 +3,14 @@
 /// A severity of RFC 5424, least severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// Details for debugging.
     Debug,
-    /// Usual events.
     Info,
-    /// Unusual but fine.
     Notice,
-    /// Perhaps wrong.
     Warning,
-    /// Wrong.
     Error,
-    /// Badly wrong.
     Critical,
-    /// Somebody must act.
+    /// Action is needed at once.
     Alert,
-    /// Nothing works.
     Emergency,
 }
 

@@ -1,4 +1,4 @@
-//! The `_meta` of a request: what each era puts there, and what everybody else put there.
+//! The `_meta` of a request: the entries of each era, and those of anyone else.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,7 +18,6 @@ pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// How much the sender wants logged.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Who answers.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// Which subscription a notification belongs to.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
@@ -74,6 +73,7 @@ impl RequestMeta {
         let ([version, info, capabilities, level, token], others) = meta.select(OURS);
         let version = version.and_then(|version| meta.value_str(version));
         let version = version.ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
+        // A legacy version in a modern request is as unknown as any other.
         let version = ProtocolVersion::parse(&version)
             .filter(|version| version.era() == Era::Modern)
             .ok_or_else(|| MetaError::Version(version.into_owned()))?;
@@ -96,6 +96,7 @@ impl RequestMeta {
     pub fn write_modern(&self, meta: &mut ObjectWriter, token: Option<u64>) {
         LAST_TOLD.with_borrow_mut(|last| {
             let told = match last {
+                // Consecutive calls mostly have the same client, so its entries are written once.
                 Some(told) if Arc::ptr_eq(&told.client, &self.client) => told,
                 _ => last.insert(ClientMeta::of(&self.client)),
             };
@@ -130,7 +131,7 @@ impl RequestMeta {
     }
 }
 
-/// What is told about a client with every modern request, as it is written.
+/// What every modern request states about its client, as it is written.
 struct ClientMeta {
     client: Arc<ClientProfile>,
     pairs: Bytes,
@@ -145,6 +146,7 @@ impl ClientMeta {
         }
         pairs.json(CLIENT_CAPABILITIES, client.capabilities.object().trimmed());
         let whole = pairs.finish();
+        // Without the braces: the pairs go into another object.
         let inside = 1..whole.bytes().len() - 1;
         Self { client: client.clone(), pairs: whole.bytes().slice(inside) }
     }

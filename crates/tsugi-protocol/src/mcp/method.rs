@@ -43,25 +43,17 @@ methods! {
     Ping = "ping",
     /// Asks what the server is; modern.
     Discover = "server/discover",
-    /// Lists tools.
     ToolsList = "tools/list",
-    /// Calls a tool.
     ToolsCall = "tools/call",
-    /// Lists resources.
     ResourcesList = "resources/list",
-    /// Lists resource templates.
     TemplatesList = "resources/templates/list",
-    /// Reads a resource.
     ResourcesRead = "resources/read",
     /// Asks for updates of a resource; legacy.
     ResourcesSubscribe = "resources/subscribe",
     /// Ends updates of a resource; legacy.
     ResourcesUnsubscribe = "resources/unsubscribe",
-    /// Lists prompts.
     PromptsList = "prompts/list",
-    /// Renders a prompt.
     PromptsGet = "prompts/get",
-    /// Completes an argument.
     Complete = "completion/complete",
     /// Sets how much is logged; legacy.
     SetLevel = "logging/setLevel",
@@ -79,15 +71,10 @@ methods! {
     Cancelled = "notifications/cancelled",
     /// A request makes progress.
     Progress = "notifications/progress",
-    /// A log line.
     LogMessage = "notifications/message",
-    /// The tools changed.
     ToolsChanged = "notifications/tools/list_changed",
-    /// The resources changed.
     ResourcesChanged = "notifications/resources/list_changed",
-    /// One resource changed.
     ResourceUpdated = "notifications/resources/updated",
-    /// The prompts changed.
     PromptsChanged = "notifications/prompts/list_changed",
     /// The client's roots changed; legacy.
     RootsChanged = "notifications/roots/list_changed",

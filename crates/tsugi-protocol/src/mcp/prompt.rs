@@ -14,7 +14,6 @@ pub struct PromptDescription {
 /// One argument of a prompt. Prompt arguments are always strings.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PromptArgument {
-    /// The name.
     pub name: String,
     /// What it is, in words.
     pub description: Option<String>,
@@ -31,7 +30,6 @@ impl PromptDescription {
         Some(Self { name, object })
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }

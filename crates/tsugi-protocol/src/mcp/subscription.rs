@@ -1,4 +1,4 @@
-//! Which changes a client wants to hear of.
+//! Which changes a client subscribes to.
 
 use std::collections::BTreeSet;
 

@@ -19,7 +19,6 @@ impl ToolDescription {
         Some(Self { name, object })
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -7,13 +7,11 @@ use std::fmt;
 pub enum ProtocolVersion {
     /// Two-endpoint HTTP+SSE, no header for the version.
     V2024_11_05,
-    /// Streamable HTTP, batches.
     V2025_03_26,
     /// Elicitation, structured results, version header; no batches.
     V2025_06_18,
     /// Url elicitation, icons, tasks, sampling with tools.
     V2025_11_25,
-    /// Stateless.
     V2026_07_28,
 }
 
@@ -35,7 +33,6 @@ impl ProtocolVersion {
         ProtocolVersion::V2025_11_25,
         ProtocolVersion::V2026_07_28,
     ];
-    /// The newest revision.
     pub const LATEST: ProtocolVersion = ProtocolVersion::V2026_07_28;
     /// The newest revision that opens with `initialize`.
     pub const LATEST_LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;

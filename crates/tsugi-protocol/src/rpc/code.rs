@@ -1,10 +1,9 @@
-//! Error numbers: those of JSON-RPC, those of MCP, and our own.
+//! Error codes: those of JSON-RPC, those of MCP, and our own.
 
 /// The text was not JSON.
 pub const PARSE_ERROR: i64 = -32700;
 /// The JSON was not a request.
 pub const INVALID_REQUEST: i64 = -32600;
-/// Nobody answers this method.
 pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The parameters do not fit; since 2026-07-28 also a resource that is not there.
 pub const INVALID_PARAMS: i64 = -32602;
@@ -25,7 +24,6 @@ pub const UNSUPPORTED_VERSION: i64 = -32022;
 /// Errors of tsugi itself lie outside the reserved range, so that they cannot be mistaken for a server's
 /// (see [Error Codes](https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes)).
 pub mod own {
-    /// Over a limit.
     pub const TOO_LARGE: i64 = -31001;
     /// Shed before any byte went upstream.
     pub const OVERLOADED: i64 = -31002;

@@ -28,7 +28,7 @@ impl RpcError {
         Self { object: splice.finish_object(), code }
     }
 
-    /// An error as a peer wrote it. A code that is no whole number reads as an internal error,
+    /// An error as a peer wrote it. A code that is not an integer reads as an internal error,
     /// but is still passed on as written.
     pub fn from_raw(raw: &RawJson) -> Option<Self> {
         let object = JsonObject::of(raw)?;
@@ -36,7 +36,6 @@ impl RpcError {
         Some(Self { object, code })
     }
 
-    /// The number.
     pub fn code(&self) -> i64 {
         self.code
     }
@@ -51,7 +50,7 @@ impl RpcError {
         self.object.get("data")
     }
 
-    /// What programs that know no JSON-RPC are told of it: `jsonrpcCode`, and beside it the fields of the data.
+    /// The error for programs that do not know JSON-RPC: `jsonrpcCode`, and beside it the fields of the data.
     pub fn details(&self) -> Value {
         let mut details = json!({"jsonrpcCode": self.code});
         match self.data().and_then(|data| data.to::<Value>().ok()) {

@@ -20,7 +20,6 @@ impl RequestId {
         Self(RawJson::from_value(&value))
     }
 
-    /// The JSON token.
     pub fn raw(&self) -> &RawJson {
         &self.0
     }

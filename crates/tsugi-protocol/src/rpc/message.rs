@@ -12,16 +12,13 @@ use crate::mcp::Method;
 pub enum RpcMessage {
     /// Wants exactly one response.
     Request(RpcRequest),
-    /// Wants no response.
     Notification(RpcNotification),
-    /// Answers a request.
     Response(RpcResponse),
 }
 
 /// A message with what is in it. Objects with duplicate keys are not given.
 #[derive(Debug)]
 pub struct ParsedMessage {
-    /// The message.
     pub message: RpcMessage,
     /// Its parameters as an object; a message without parameters has empty ones, and a response none.
     pub params: Option<JsonObject>,
@@ -34,29 +31,24 @@ pub struct ParsedMessage {
 pub struct RpcRequest {
     /// Its id, echoed in the answer.
     pub id: RequestId,
-    /// What is asked.
     pub method: Method,
     /// With what, when anything.
     pub params: Option<RawJson>,
     extra: Bytes,
 }
 
-/// A notification.
 #[derive(Debug, Clone)]
 pub struct RpcNotification {
-    /// What happened.
     pub method: Method,
     /// To what, when said.
     pub params: Option<RawJson>,
     extra: Bytes,
 }
 
-/// A response.
 #[derive(Debug, Clone)]
 pub struct RpcResponse {
     /// The request it answers; absent when the peer could not read the request's id.
     pub id: Option<RequestId>,
-    /// The answer.
     pub body: ResponsePayload,
     extra: Bytes,
 }
@@ -64,9 +56,7 @@ pub struct RpcResponse {
 /// What a response carries.
 #[derive(Debug, Clone)]
 pub enum ResponsePayload {
-    /// A result.
     Result(RawJson),
-    /// An error.
     Error(RpcError),
 }
 

@@ -59,10 +59,12 @@ impl<T, G> PendingCalls<T, G> {
         if table.is_closed {
             return Err(OpenCallError::Closed);
         }
+        // The index must fit into its part of the key.
         if table.slots.len() as u64 > INDEX_MASK {
             return Err(OpenCallError::Full);
         }
         table.opened += 1;
+        // A slot is used again, its generation is not: late answers do not match.
         let generation = table.opened & GENERATION_MASK;
         let index =
             table.slots.insert(PendingSlot { generation, tag, waker: None, first: None, rest: VecDeque::new() });
@@ -89,8 +91,9 @@ impl<T, G> PendingCalls<T, G> {
         Ok(())
     }
 
-    /// Posts a whole read's worth of arrivals under one lock; gives back those nobody waits for.
+    /// Posts a whole read's worth of arrivals under one lock; returns those that no call waits for.
     pub fn post_batch(&self, batch: &mut Vec<(u64, T)>, unknown: &mut Vec<(u64, T)>) {
+        // Woken after the lock is released: a woken task takes the lock first of all.
         let mut wakers: smallvec::SmallVec<[Waker; 32]> = smallvec::SmallVec::new();
         let mut table = self.table.lock();
         for (key, arrival) in batch.drain(..) {
@@ -110,6 +113,7 @@ impl<T, G> PendingCalls<T, G> {
     pub fn close(&self, mut last: impl FnMut() -> T) {
         let mut wakers = Vec::new();
         let mut table = self.table.lock();
+        // Under the same lock, so that no call is opened after the last arrival.
         table.is_closed = true;
         for (_, slot) in &mut table.slots {
             slot.push(last());
@@ -157,6 +161,7 @@ impl<T, G> PendingTable<T, G> {
 
     fn post(&mut self, key: u64, arrival: T, limit: usize) -> Result<Option<Waker>, T> {
         let Some(slot) = self.slot(key) else { return Err(arrival) };
+        // Over the limit an arrival is dropped, but the caller still exists.
         if slot.rest.len() < limit {
             slot.push(arrival);
         }
@@ -211,7 +216,6 @@ impl<T, G> CallTicket<T, G> {
         Poll::Pending
     }
 
-    /// The next arrival.
     pub async fn next(&mut self) -> T {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }

@@ -1,6 +1,6 @@
-//! The id of a response without reading the rest: what lets one reader serve many waiters.
+//! The id of a response without parsing the rest, so that one reader can serve many callers.
 //!
-//! A peek routes; it proves nothing. Whoever receives the line parses it whole and checks the id again,
+//! This only routes and validates nothing. The receiver parses the whole line and checks the id again,
 //! so a line that fools the peek can only spoil the call it was routed to.
 
 use memchr::memmem;

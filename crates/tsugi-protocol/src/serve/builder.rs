@@ -42,7 +42,7 @@ impl ServerBuilder {
             completion: None,
             can_log: false,
             extensions: Vec::new(),
-            // The lists are the same for everyone, and listeners hear of changes at once.
+            // The lists are the same for every caller, and listeners are notified of changes at once.
             list_freshness: CacheHints { ttl_ms: 60_000, scope: CacheScope::Public },
             page_size: usize::MAX,
             before_watching: None,
@@ -82,7 +82,6 @@ impl ServerBuilder {
         self.tool(ToolBuilder::new(name, description).input_schema(input_schema).raw_handler(handler))
     }
 
-    /// With a resource.
     pub fn resource(mut self, resource: BoundResource) -> Self {
         self.offer.resources.add(resource);
         self.with_resources()
@@ -94,7 +93,6 @@ impl ServerBuilder {
         self.with_resources()
     }
 
-    /// With a prompt.
     pub fn prompt(mut self, prompt: BoundPrompt) -> Self {
         self.offer.prompts.add(prompt);
         self.with_prompts()
@@ -153,8 +151,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Does this before a listener who asked for updates of resources hears that they will come. A server that looks for
-    /// changes only while somebody watches finds here where to begin.
+    /// Runs this before a listener that asked for resource updates is acknowledged. A server that looks for
+    /// changes only while a client watches starts here.
     pub fn before_watching<F, R>(mut self, prepare: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -164,7 +162,6 @@ impl ServerBuilder {
         self
     }
 
-    /// The server.
     pub fn build(self) -> Arc<InProcessServer> {
         let mut info = ObjectWriter::with_capacity(128);
         for (key, value) in &self.info {

@@ -20,7 +20,6 @@ const MAX_VALUES: usize = 100;
 pub struct CompletionRequest {
     /// Of which prompt or template.
     pub reference: CompletionReference,
-    /// Which argument.
     pub argument: String,
     /// What has been typed.
     pub value: String,
@@ -47,12 +46,11 @@ impl CompletionRequest {
     }
 }
 
-/// Suggestions, best first. Only the first 100 travel; the caller is told that there are more.
+/// Suggestions, best first. Only the first 100 are sent, with a flag that there are more.
 #[derive(Debug, Clone, Default)]
 pub struct CompletionValues(Vec<String>);
 
 impl CompletionValues {
-    /// These.
     pub fn new<T: Into<String>>(values: impl IntoIterator<Item = T>) -> Self {
         Self(values.into_iter().map(Into::into).collect())
     }

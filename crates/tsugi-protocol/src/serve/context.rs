@@ -76,7 +76,7 @@ impl HandlerContext {
         }
     }
 
-    /// True when the caller wants to hear of progress, for handlers that would count only for that.
+    /// True when the caller wants progress, for handlers that would count only for that.
     pub fn wants_progress(&self) -> bool {
         self.meta.progress_token.is_some()
     }

@@ -15,7 +15,6 @@ use crate::rpc::{RpcError, code};
 /// How many notes wait for a slow reader. Then the oldest goes, since the newest progress says the most.
 const MAX_NOTES: usize = 256;
 
-/// A handler's work.
 pub(super) type HandlerFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// Notes on their way from a handler to its reply. Only calls that asked for notes have one.
@@ -92,7 +91,7 @@ impl ReplySource for HandlerReply {
     }
 }
 
-/// What a caller hears of a panic: that it happened. The panic hook has already told the log the rest.
+/// The outcome of a panic. The caller learns only that it happened; the panic hook has logged the rest.
 pub(super) fn panicked() -> Outcome {
     Outcome::error(RpcError::new(code::INTERNAL_ERROR, "the handler broke"))
 }

@@ -22,7 +22,6 @@ pub struct NeedInput {
 }
 
 impl NeedInput {
-    /// No question yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -111,11 +110,8 @@ fn merged(required: &[RawJson]) -> RawJson {
 /// What the user did with a form or an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElicitationAnswer<T> {
-    /// Sent it.
     Accepted(T),
-    /// Said no.
     Declined,
-    /// Closed it.
     Cancelled,
 }
 

@@ -1,4 +1,4 @@
-//! What a tool gives back: text, structured content, blocks of other kinds, or a result of its own making.
+//! The result of a tool: text, structured content, blocks of other kinds, or a raw result.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,7 +18,6 @@ enum OutputForm {
 }
 
 impl ToolOutput {
-    /// One text block.
     pub fn text(text: impl AsRef<str>) -> Self {
         Self::blocks(vec![block::text(text.as_ref())])
     }
@@ -31,6 +30,7 @@ impl ToolOutput {
     /// Structured content, and the same as a text block for clients that do not look at it
     /// ([Structured Content](https://modelcontextprotocol.io/specification/2026-07-28/server/tools#structured-content)).
     pub fn structured(value: RawJson) -> Self {
+        // Older clients read only the text, so it repeats the value.
         Self::text(value.as_str()).with_structured(value)
     }
 
@@ -46,6 +46,7 @@ impl ToolOutput {
 
     /// The same with structured content; the content blocks stay. Nothing changes for a result of one's own.
     pub fn with_structured(mut self, value: RawJson) -> Self {
+        // A raw result is sent as it is.
         if let OutputForm::Parts { structured, .. } = &mut self.0 {
             *structured = Some(value);
         }
@@ -60,7 +61,7 @@ impl ToolOutput {
         self
     }
 
-    /// The text of the first block, for failures told where there are no blocks.
+    /// The text of the first block, for failures reported as plain text.
     pub(super) fn first_text(&self) -> String {
         let first = match &self.0 {
             OutputForm::Parts { content, .. } => content.first().and_then(JsonObject::of),
@@ -72,12 +73,14 @@ impl ToolOutput {
     /// Writes the members of the result. Those that the server adds itself are left to it.
     pub(super) fn write(&self, result: &mut ObjectWriter) {
         match &self.0 {
+            // The server writes these two itself, merged with its own.
             OutputForm::Whole(object) => _ = result.members(object, |key| !matches!(key, "resultType" | "_meta")),
             OutputForm::Parts { content, structured, is_error } => {
                 result.raw("content", &array_of(content));
                 if let Some(structured) = structured {
                     result.raw("structuredContent", structured);
                 }
+                // `false` is the default and not written.
                 if *is_error {
                     result.raw("isError", &RawJson::literal("true"));
                 }
@@ -96,6 +99,7 @@ impl ToolOutput {
 
 /// An array of values that are JSON already, without reading them again.
 pub(super) fn array_of(items: &[RawJson]) -> RawJson {
+    // The exact size, since results may be large.
     let mut array = Vec::with_capacity(items.iter().map(|item| item.bytes().len() + 1).sum::<usize>() + 2);
     array.push(b'[');
     for (index, item) in items.iter().enumerate() {
@@ -110,7 +114,6 @@ pub(super) fn array_of(items: &[RawJson]) -> RawJson {
 
 /// What a tool's handler may return.
 pub trait IntoToolOutput {
-    /// The output.
     fn into_output(self) -> ToolOutput;
 
     /// The schema of the structured content, where the type has one. It becomes the tool's `outputSchema`
@@ -126,12 +129,8 @@ impl IntoToolOutput for ToolOutput {
     }
 }
 
-/// A text block.
 #[derive(Debug, Clone)]
-pub struct TextOutput<T>(
-    /// The text.
-    pub T,
-);
+pub struct TextOutput<T>(pub T);
 
 impl<T: AsRef<str>> IntoToolOutput for TextOutput<T> {
     fn into_output(self) -> ToolOutput {
@@ -153,10 +152,7 @@ impl IntoToolOutput for &str {
 
 /// Structured content whose schema is derived.
 #[derive(Debug, Clone)]
-pub struct StructuredOutput<T>(
-    /// The value.
-    pub T,
-);
+pub struct StructuredOutput<T>(pub T);
 
 impl<T: Serialize + JsonSchema> IntoToolOutput for StructuredOutput<T> {
     fn into_output(self) -> ToolOutput {
@@ -174,19 +170,16 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for StructuredOutput<T> {
 pub mod block {
     use crate::json::{ObjectWriter, RawJson};
 
-    /// Text.
     pub fn text(text: &str) -> RawJson {
         let mut block = ObjectWriter::with_capacity(text.len() + 32);
         block.string("type", "text").string("text", text);
         block.finish()
     }
 
-    /// A picture.
     pub fn image(base64: &str, mime_type: &str) -> RawJson {
         data("image", base64, mime_type)
     }
 
-    /// A sound.
     pub fn audio(base64: &str, mime_type: &str) -> RawJson {
         data("audio", base64, mime_type)
     }

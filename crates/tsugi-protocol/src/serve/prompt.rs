@@ -20,13 +20,10 @@ use super::schema::members_of;
 /// Who speaks in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptRole {
-    /// The user.
     User,
-    /// The model.
     Assistant,
 }
 
-/// A rendered prompt.
 #[derive(Debug, Clone, Default)]
 pub struct PromptOutput {
     description: Option<String>,
@@ -47,7 +44,6 @@ impl PromptOutput {
         self
     }
 
-    /// With a description.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self

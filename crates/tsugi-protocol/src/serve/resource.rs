@@ -38,7 +38,6 @@ impl ResourceContents {
         Self::empty().and_text(None, None, text)
     }
 
-    /// JSON, as text.
     pub fn json(value: &RawJson) -> Self {
         Self::empty().and_text(None, Some("application/json"), value.as_str())
     }
@@ -49,7 +48,6 @@ impl ResourceContents {
         Self { parts: vec![part], freshness: CacheHints::NONE }
     }
 
-    /// Nothing yet.
     pub fn empty() -> Self {
         Self { parts: Vec::new(), freshness: CacheHints::NONE }
     }
@@ -77,7 +75,9 @@ impl ResourceContents {
 impl ContentPart {
     fn describe(&self, uri: &str, mime_type: Option<&str>) -> RawJson {
         let mut part = ObjectWriter::with_capacity(self.data.len() + uri.len() + 64);
+        // A part without an address is the resource that was asked for.
         part.string("uri", self.uri.as_deref().unwrap_or(uri));
+        // The part's own type wins over the description's.
         if let Some(mime_type) = self.mime_type.as_deref().or(mime_type) {
             part.string("mimeType", mime_type);
         }
@@ -86,7 +86,7 @@ impl ContentPart {
     }
 }
 
-/// What is said about a resource or a template.
+/// The description of a resource or a template.
 #[derive(Debug, Clone)]
 struct ResourceFields {
     address_key: &'static str,
@@ -99,6 +99,7 @@ struct ResourceFields {
 impl ResourceFields {
     fn describe(&self) -> RawJson {
         let mut card = ObjectWriter::with_capacity(256);
+        // `uri` or `uriTemplate`: the only difference between the two kinds.
         card.string(self.address_key, &self.address).string("name", &self.name);
         if let Some(mime_type) = &self.mime_type {
             card.string("mimeType", mime_type);
@@ -132,7 +133,6 @@ macro_rules! card_methods {
                 self.member("title", RawJson::string(title))
             }
 
-            /// With a description.
             pub fn description(self, description: &str) -> Self {
                 self.member("description", RawJson::string(description))
             }
@@ -165,6 +165,7 @@ impl ResourceBuilder {
         F: Fn(HandlerContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<ResourceContents, HandlerError>> + Send + 'static,
     {
+        // Written once here, not for every listing.
         let described = self.0.describe();
         let handler = move |(), context| -> ReadFuture { Box::pin(handler(context)) };
         BoundResource { card: self.0, described, handler: Arc::new(handler) }
@@ -206,6 +207,7 @@ impl TemplateBuilder {
     /// When the pattern has another form; it is the program's own constant.
     pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
         let (address, name) = (uri_template.into(), name.into());
+        // A mistake of the programmer, found when the server is built.
         assert!(UriTemplate::parse(&address).is_some(), "unsupported URI template {address}");
         Self(ResourceFields { address_key: "uriTemplate", address, name, mime_type: None, more: Vec::new() })
     }
@@ -221,6 +223,7 @@ impl TemplateBuilder {
         let pattern = UriTemplate::parse(&self.0.address).expect("the pattern was checked when the template was made");
         let described = self.0.describe();
         let handler = move |variables: RawJson, context| -> ReadFuture {
+            // Variables are strings; the type of `A` says what they must look like.
             match arguments::read(&variables) {
                 Ok(variables) => Box::pin(handler(variables, context)),
                 Err(reason) => Box::pin(std::future::ready(Err(HandlerError::invalid_params(reason)))),

@@ -26,7 +26,7 @@ use super::resource::{BoundResource, BoundTemplate, ResourceContents};
 use super::subscription::{ChangeNotifier, PrepareHook, agreed};
 use super::tool::BoundTool;
 
-/// A server in this process. What it offers may change while it runs; listeners are told.
+/// A server in this process. Its offer may change while it runs, and listeners are notified.
 pub struct InProcessServer {
     pub(super) info: RawJson,
     pub(super) instructions: Option<String>,
@@ -41,7 +41,6 @@ pub struct InProcessServer {
     pub(super) notifier: ChangeNotifier,
 }
 
-/// Everything on offer.
 #[derive(Debug, Default)]
 pub(super) struct ServerOffer {
     pub(super) tools: EntryList<BoundTool>,
@@ -84,6 +83,7 @@ impl Answer for InProcessServer {
             Method::Listen => self.listen(&call),
             _ => Err(unknown_method(&call)),
         };
+        // A request that is wrong in itself is answered at once, without a task.
         answered.unwrap_or_else(|error| Reply::ready(error.into_outcome()))
     }
 }
@@ -115,6 +115,7 @@ impl InProcessServer {
         let features = *self.features.read();
         let announced = RawJson::literal(r#"{"listChanged":true}"#);
         let watched = RawJson::literal(r#"{"listChanged":true,"subscribe":true}"#);
+        // Listing changes can always be announced: the notifier belongs to every server.
         let nothing_more = RawJson::literal("{}");
         let mut capabilities = ObjectWriter::with_capacity(256);
         for (is_there, name, settings) in [
@@ -136,6 +137,7 @@ impl InProcessServer {
 
     /// Adds a tool, or replaces the one of the same name.
     pub fn add_tool(&self, tool: BoundTool) {
+        // Before the tool itself: a client that sees the list must also see the capability.
         self.features.write().tools = true;
         self.offer.write().tools.add(tool);
         self.notifier.tools_changed();
@@ -144,6 +146,7 @@ impl InProcessServer {
     /// Takes a tool away; false when there was none. Calls that run already are not touched.
     pub fn remove_tool(&self, name: &str) -> bool {
         let is_removed = self.offer.write().tools.remove(name);
+        // Removing what is not there changes nothing, so nothing is announced.
         is_removed.then(|| self.notifier.tools_changed()).is_some()
     }
 
@@ -211,6 +214,7 @@ impl InProcessServer {
     ) -> Result<Reply, HandlerError> {
         self.must_have(call, feature)?;
         let cursor = cursor_of(&call.params)?;
+        // The page is copied out under the lock; nothing is awaited while it is held.
         let page = listing(&self.offer.read()).page(cursor.as_deref(), self.page_size)?;
         Ok(Reply::ready(complete(&self.info, |result| page.write(result, key, self.list_freshness))))
     }
@@ -229,6 +233,7 @@ impl InProcessServer {
         Ok(self.run(call, move |context| async move {
             match tool.call(arguments, context).await {
                 Ok(output) => Ok(tool_outcome(&info, &output)),
+                // A failed tool is a result with `isError`, which the model sees and can act on.
                 Err(HandlerError::Failed(output)) => Ok(tool_outcome(&info, &output)),
                 Err(error) => Err(error),
             }
@@ -246,6 +251,7 @@ impl InProcessServer {
                 Ok(read_outcome(&info, &uri, mime_type, &resource.read(context).await?))
             }));
         }
+        // Fixed addresses win over templates.
         let (template, variables) = self.template_for(&uri).ok_or_else(|| HandlerError::resource_not_found(&uri))?;
         Ok(self.run(call, move |context| async move {
             let mime_type = template.mime_type();
@@ -301,6 +307,7 @@ impl InProcessServer {
             .ok_or_else(|| HandlerError::invalid_params("`notifications` is missing"))?;
         let features = *self.features.read();
         let filter = agreed(SubscriptionFilter::from_object(&asked), |feature| features.has(feature));
+        // Nothing needs watching for a listener that only wants lists.
         let preparing = self.before_watching.as_ref().filter(|_| !filter.uris.is_empty()).map(|prepare| prepare());
         Ok(self.notifier.listen(filter, meta_of(&self.info, None), preparing))
     }
@@ -313,6 +320,7 @@ impl InProcessServer {
         let context = self.context(call);
         let notes = context.notes();
         let may_ask = call.method.may_ask();
+        // The client is kept to check, after the work, whether it can be asked at all.
         let client = call.meta.client.clone();
         let work = async move {
             let ended = work(context).await;
@@ -345,6 +353,7 @@ fn meta_of(info: &RawJson, own: Option<&JsonObject>) -> JsonObject {
     if let Some(own) = own {
         members.all_members(own);
     }
+    // A tool that answers for another server may name that one.
     if own.is_none_or(|own| !own.has(meta::SERVER_INFO)) {
         members.raw(meta::SERVER_INFO, info);
     }
@@ -353,6 +362,7 @@ fn meta_of(info: &RawJson, own: Option<&JsonObject>) -> JsonObject {
 
 fn tool_outcome(info: &RawJson, output: &ToolOutput) -> Outcome {
     let own_meta = output.own("_meta").as_ref().and_then(JsonObject::of);
+    // A raw result says itself whether it is complete.
     let kind = output.own("resultType").unwrap_or_else(|| RawJson::literal("\"complete\""));
     let mut result = ObjectWriter::with_capacity(512);
     result.raw("resultType", &kind);

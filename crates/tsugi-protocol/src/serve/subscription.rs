@@ -1,7 +1,7 @@
 //! Who listens to changes, and the handle that announces them.
 //!
 //! A listener has no queue: it has a set of what changed since it last looked, which can never be larger
-//! than what it asked for. So a slow listener loses nothing that matters and costs nobody anything.
+//! than what it asked for. So a slow listener loses nothing that matters and holds up no other.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -74,23 +74,23 @@ impl ChangeNotifier {
         }
     }
 
-    /// How many listen.
     pub fn listeners(&self) -> usize {
         self.0.lock().listeners.len()
     }
 
-    /// True when somebody asked for updates of any resource: whoever listens to lists alone does not count.
+    /// True when a listener asked for updates of any resource. Listeners to lists alone do not count.
     pub fn is_any_watched(&self) -> bool {
         self.0.lock().listeners.iter().any(|(_, listener)| !listener.filter.uris.is_empty())
     }
 
-    /// True when somebody asked for updates of this resource, for servers that must watch something for it.
+    /// True when a listener asked for updates of this resource, for servers that must watch something for it.
     pub fn is_watched(&self, uri: &str) -> bool {
         self.0.lock().listeners.iter().any(|(_, listener)| listener.filter.uris.contains(uri))
     }
 
     fn announce(&self, mark: impl Fn(&SubscriptionFilter, &mut SubscriptionFilter)) {
         for (_, listener) in &mut self.0.lock().listeners {
+            // Equal changes collapse into one mark until the listener reads it.
             mark(&listener.filter, &mut listener.changed);
             if !listener.changed.is_empty() {
                 listener.wake();
@@ -99,7 +99,7 @@ impl ChangeNotifier {
     }
 
     /// The reply to `subscriptions/listen`: the acknowledgment as soon as the server is prepared, then changes until it
-    /// is dropped. `filter` is what the server agrees to. The tag is a number of ours; whoever carries the notes to a client replaces
+    /// is dropped. `filter` is what the server agrees to. The tag is a number of ours; the face that passes them to a client replaces
     /// it by the id of the client's request.
     pub(super) fn listen(
         &self,
@@ -110,6 +110,7 @@ impl ChangeNotifier {
         let mut listeners = self.0.lock();
         listeners.next_id += 1;
         let id = RawJson::from_value(&listeners.next_id);
+        // The entry exists before the acknowledgment is sent, so no change in between is lost.
         let acknowledgment = acknowledgment(&filter, &id);
         let place = listeners.listeners.insert(ListenerEntry {
             filter,
@@ -143,6 +144,7 @@ impl ListenerEntry {
             (&mut self.changed.resources, Method::ResourcesChanged),
         ];
         for (is_changed, method) in lists {
+            // Reading a mark clears it.
             if std::mem::take(is_changed) {
                 return Some(RpcNotification::new(method, None));
             }
@@ -190,6 +192,7 @@ impl ListenReply {
 impl ReplySource for ListenReply {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         if let Some(preparing) = &mut self.preparing {
+            // The acknowledgment waits until the server watches.
             ready!(preparing.as_mut().poll(context));
             self.preparing = None;
         }
@@ -201,9 +204,11 @@ impl ReplySource for ListenReply {
         if let Some(change) = listener.next_change() {
             return Poll::Ready(ReplyEvent::Note(tagged(&change, &self.id)));
         }
+        // Changes first, then the end.
         if listener.has_ended {
             return Poll::Ready(ReplyEvent::Done(self.ended()));
         }
+        // Set under the lock, so that a change right after it wakes us.
         listener.reader = Some(context.waker().clone());
         Poll::Pending
     }

@@ -17,7 +17,6 @@ use crate::mcp::{ClientCapabilities, ClientProfile, Method};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Add {
-    /// The first number.
     a: i64,
     b: i64,
 }
@@ -29,7 +28,6 @@ struct Sum {
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Greet {
-    /// Whom to greet.
     name: String,
     language: Option<String>,
 }

@@ -54,7 +54,6 @@ impl ToolBuilder {
         self
     }
 
-    /// It changes nothing.
     pub fn read_only(self) -> Self {
         self.hint("readOnlyHint", true)
     }
@@ -75,6 +74,7 @@ impl ToolBuilder {
     }
 
     fn hint(mut self, key: &'static str, value: bool) -> Self {
+        // The last word counts.
         self.hints.retain(|(known, _)| *known != key);
         self.hints.push((key, value));
         self
@@ -108,8 +108,10 @@ impl ToolBuilder {
         F: Fn(A, HandlerContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, HandlerError>> + Send + 'static,
     {
+        // A schema that was set by hand wins over the derived one.
         self.input_schema.get_or_insert_with(arguments_schema::<A>);
         self.raw_handler(move |raw, context| {
+            // Parsed outside of the future, which then holds only the typed arguments.
             let work = arguments::read(&raw.raw()).map(|arguments| handler(arguments, context));
             async move { work.map_err(HandlerError::failed)?.await }
         })
@@ -126,6 +128,7 @@ impl ToolBuilder {
         if self.output_schema.is_none() {
             self.output_schema = O::output_schema();
         }
+        // Written once, not for every listing.
         let described = self.describe();
         let handler = move |arguments, context| -> ToolFuture {
             let work = handler(arguments, context);
@@ -141,6 +144,7 @@ impl ToolBuilder {
             tool.string("title", title);
         }
         tool.string("description", &self.description);
+        // The specification demands a schema even for a tool without arguments.
         let any_object = RawJson::literal(r#"{"type":"object"}"#);
         tool.raw("inputSchema", self.input_schema.as_ref().unwrap_or(&any_object));
         if let Some(schema) = &self.output_schema {
@@ -171,7 +175,6 @@ pub struct BoundTool {
 }
 
 impl BoundTool {
-    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }

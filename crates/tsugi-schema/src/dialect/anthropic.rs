@@ -28,12 +28,14 @@ fn is_property_key(name: &str) -> bool {
 /// Says a schema with all its keywords; only the root, names and older drafts change.
 pub(super) fn whole(schema: &Value, is_taken: fn(&str) -> bool, mut losses: Vec<SchemaLoss>) -> DeclarationParts {
     let mut plain = rewrite(schema, ReferenceHandling::Keep);
+    // Every provider wants an object at the root.
     let wrapped_in = make_object(&mut plain);
     losses.append(&mut plain.losses);
     let mut emitter = AnthropicEmitter { plain: &plain, losses: &mut losses, is_taken };
     let (mut root, plan) = emitter.schema(&plain.root, &JsonPointer::root(), 0);
     let mut plan = ArgumentPlan { root: plan, wrapped_in, ..ArgumentPlan::default() };
     let mut definitions = Map::new();
+    // References stay, so every definition is emitted once.
     for (name, schema) in &plain.definitions {
         let at = JsonPointer::root().child("$defs").child(name);
         let (schema, definition) = emitter.schema(&as_schema(schema), &at, 0);
@@ -64,6 +66,7 @@ impl AnthropicEmitter<'_, '_> {
     ) -> (Map<String, Value>, ValuePlan) {
         let mut names = Vec::new();
         property_names(schema, &mut names, 0);
+        // Computed here, at the top of the value, and handed down.
         let names = shown_names(names.into_iter(), self.is_taken);
         self.of_value(schema, &names, at, depth)
     }
@@ -120,6 +123,7 @@ impl AnthropicEmitter<'_, '_> {
             members.push(MemberPlan {
                 shown: shown_name.clone(),
                 name: name.clone(),
+                // Models write `null` for what they leave out.
                 null: null_meaning(property, needed.contains(&name.as_str()), self.plain),
                 absent: None,
                 plan,

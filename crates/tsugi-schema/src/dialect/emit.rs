@@ -24,6 +24,7 @@ fn accepts_null_within(schema: &Value, plain: &PlainSchema, depth: usize) -> boo
     let Some(schema) = schema.as_object() else {
         return schema.as_bool().unwrap_or(false);
     };
+    // A long chain of references is assumed to allow `null`, which changes nothing.
     if depth == 0 {
         return true;
     }
@@ -59,6 +60,7 @@ fn empty_container(schema: &Value, plain: &PlainSchema, depth: usize) -> Option<
     if let Some(name) = definition_name(schema) {
         return empty_container(plain.definitions.get(name)?, plain, depth - 1);
     }
+    // Any alternative that can be empty will do.
     let branches = ["anyOf", "oneOf"].iter().filter_map(|keyword| schema.get(*keyword)?.as_array()).flatten();
     if let Some(empty) = branches.into_iter().find_map(|branch| empty_container(branch, plain, depth - 1)) {
         return Some(empty);
@@ -120,6 +122,7 @@ pub(super) fn as_schema(schema: &Value) -> Map<String, Value> {
 /// Gives each property a name the provider takes; the same input gives the same names.
 pub(super) fn shown_names(names: impl Iterator<Item = String>, is_taken: fn(&str) -> bool) -> BTreeMap<String, String> {
     let names: Vec<String> = names.collect();
+    // Names that stay as they are must not be taken by a renamed one.
     let mut used: HashSet<String> = names.iter().filter(|name| is_taken(name)).cloned().collect();
     let mut shown = BTreeMap::new();
     for name in names {
@@ -128,6 +131,7 @@ pub(super) fn shown_names(names: impl Iterator<Item = String>, is_taken: fn(&str
             continue;
         }
         let safe = crate::tool_name::sanitize(&name).replace('-', "_");
+        // Leaves room for a number within 64 characters.
         let safe: String = safe.chars().take(56).collect();
         let free = (1..)
             .map(|number| match number {
@@ -157,6 +161,7 @@ pub(super) fn recursive_definitions(plain: &PlainSchema) -> HashSet<String> {
         .definitions
         .keys()
         .filter(|start| {
+            // A definition is recursive when following its references leads back to it.
             let mut seen: HashSet<&String> = HashSet::new();
             let mut open: Vec<&String> = direct[start].iter().collect();
             while let Some(name) = open.pop() {

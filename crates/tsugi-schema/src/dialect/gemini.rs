@@ -121,7 +121,7 @@ impl GoogleEmitter for GeminiEmitter<'_, '_> {
         match types.as_slice() {
             [] => {}
             [single] => drop(result.insert("type".to_owned(), json!(single))),
-            // Beside a union that is only told in words, so that there are no branches for them.
+            // Beside a union that is only described in words, so that no branches can hold them.
             _ if several => {}
             _ => drop(result.insert("type".to_owned(), json!(types))),
         }
@@ -262,7 +262,7 @@ fn choices(schema: &Map<String, Value>, result: &mut Map<String, Value>, notes: 
     };
     let is_listable = |value: &Value| value.is_string() || value.is_number();
     let (listable, rest): (Vec<Value>, Vec<Value>) = values.into_iter().partition(is_listable);
-    // `null` among the choices is said by the type.
+    // The type already allows `null`.
     if rest.iter().all(Value::is_null) && !listable.is_empty() {
         result.insert("enum".to_owned(), Value::Array(listable));
     } else {

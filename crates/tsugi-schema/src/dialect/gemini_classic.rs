@@ -85,6 +85,7 @@ impl GoogleEmitter for GeminiClassicEmitter<'_, '_> {
             return json_text(schema, at, self.losses);
         }
         let is_null = |branch: &Map<String, Value>| types(branch) == ["null"];
+        // `null` is not a type there but a flag.
         let is_nullable = branches.len() > 1 && branches.iter().any(is_null);
         let mut kept: Vec<(usize, Map<String, Value>)> = branches.into_iter().enumerate().collect();
         kept.retain(|(_, branch)| !is_nullable || !is_null(branch));
@@ -104,6 +105,7 @@ impl GoogleEmitter for GeminiClassicEmitter<'_, '_> {
         let kept: Vec<Map<String, Value>> = kept.into_iter().map(|(_, branch)| branch).collect();
         let (mut result, description) = match shown.len() {
             1 => {
+                // A union of one is no union; its description must not appear twice.
                 let mut only = shown.remove(0);
                 let inner = only.shift_remove("description");
                 (only, schema.get("description").cloned().or(inner))
@@ -206,6 +208,7 @@ impl GeminiClassicEmitter<'_, '_> {
             let at = at.child("prefixItems").child(index);
             let emitted = self.schema(&as_schema(place), &at, depth + 1);
             plans.push(emitted.plan);
+            // Places with the same schema need one alternative.
             if !shown.contains(&emitted.schema) {
                 shown.push(emitted.schema);
             }
@@ -222,6 +225,7 @@ impl GeminiClassicEmitter<'_, '_> {
             }
         };
         let items = match shown.as_slice() {
+            // The classic form has no tuples: any item may be any of them.
             [only] => json!(only),
             _ => json!({"anyOf": shown}),
         };

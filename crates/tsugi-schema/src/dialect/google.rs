@@ -1,4 +1,4 @@
-//! What both of Gemini's forms of a schema share: which kind a schema is, and the properties of an object.
+//! What both of Gemini's schema formats share: which kind a schema is, and the properties of an object.
 
 use serde_json::{Map, Value};
 
@@ -29,7 +29,6 @@ pub(super) trait GoogleEmitter {
     /// What could not be said.
     fn losses(&mut self) -> &mut Vec<SchemaLoss>;
 
-    /// Says any schema.
     fn schema(&mut self, schema: &Map<String, Value>, at: &JsonPointer, depth: usize) -> EmittedSchema;
 
     /// Says a schema of branches.
@@ -51,12 +50,12 @@ pub(super) trait GoogleEmitter {
         words: Option<(&str, String)>,
     ) -> EmittedSchema;
 
-    /// Whether a property that is said like this may be among the required ones.
+    /// Whether a property with this schema may be required.
     fn may_be_required(&mut self, _said: &Map<String, Value>, _at: &JsonPointer) -> bool {
         true
     }
 
-    /// Says a schema that is no reference and not too deep.
+    /// Emits a schema that is neither a reference nor too deep.
     fn by_kind(&mut self, schema: &Map<String, Value>, at: &JsonPointer, depth: usize) -> EmittedSchema {
         match union::find(schema, self.plain()) {
             SchemaUnion::Branches { keyword, branches } => self.union(schema, keyword, branches, at, depth),

@@ -34,7 +34,7 @@ impl<'l> LossNotes<'l> {
         self.losses.push(SchemaLoss::new(&self.at, keyword, fate, note));
     }
 
-    /// Adds a hint for the model that is no loss.
+    /// Adds a hint for the model that is not a loss.
     pub(super) fn hint(&mut self, words: impl Into<String>) {
         self.words.push(words.into());
     }
@@ -46,6 +46,7 @@ impl<'l> LossNotes<'l> {
             if !text.is_empty() {
                 text.push(' ');
             }
+            // In parentheses, so that the model can tell them from the author's text.
             text.push_str(&format!("({})", self.words.join("; ")));
         }
         if !text.is_empty() {
@@ -87,6 +88,7 @@ pub(super) fn simple_keywords(
     treatment: impl Fn(&str, &Value) -> KeywordTreatment,
 ) {
     for (keyword, value) in schema {
+        // The dialect itself writes these.
         if STRUCTURAL.contains(&keyword.as_str()) {
             continue;
         }
@@ -95,6 +97,7 @@ pub(super) fn simple_keywords(
                 into.insert(keyword.clone(), value.clone());
             }
             KeywordTreatment::Fold => notes.fold_keyword(keyword, value),
+            // Decoration carries no rule, so nothing is lost.
             KeywordTreatment::Strip => {}
         }
     }
@@ -177,10 +180,12 @@ fn short(value: &Value) -> String {
             let items: Vec<String> = items.iter().map(Value::to_string).collect();
             items.join(", ")
         }
+        // As in `additionalProperties: false`.
         Value::Bool(false) => "none".to_owned(),
         other => other.to_string(),
     };
     match text.char_indices().nth(LONGEST) {
+        // Cut at a character, not in the middle of one.
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }

@@ -43,11 +43,13 @@ pub(super) fn convert(schema: &Value, strictness: OpenAiStrictness) -> Declarati
 fn strict(schema: &Value) -> Result<DeclarationParts, NotStrict> {
     let mut plain = rewrite(schema, ReferenceHandling::Keep);
     if let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(|keyword| plain.root.contains_key(*keyword)) {
+        // Strict schemas may not have alternatives at the root, and merging them would lose what belongs together.
         return Err(refuse(&JsonPointer::root(), keyword));
     }
     let wrapped_in = make_object(&mut plain);
     close_empty_root(&mut plain)?;
     let mut losses = std::mem::take(&mut plain.losses);
+    // The limits count over the whole declaration, so one emitter sees all of it.
     let mut emitter = OpenAiEmitter { plain: &plain, losses: &mut losses, properties: 0, choices: 0, characters: 0 };
     let (mut root, plan) = emitter.schema(&plain.root, &JsonPointer::root(), 1)?;
     let mut plan = ArgumentPlan { root: plan, wrapped_in, ..ArgumentPlan::default() };
@@ -75,6 +77,7 @@ fn close_empty_root(plain: &mut PlainSchema) -> Result<(), NotStrict> {
     if has_properties || plain.root.contains_key("additionalProperties") {
         return Ok(());
     }
+    // Closing it would make it impossible to satisfy.
     if plain.root.get("minProperties").and_then(Value::as_f64).is_some_and(|least| least > 0.0) {
         return Err(refuse(&JsonPointer::root(), "minProperties without properties"));
     }
@@ -130,6 +133,7 @@ impl OpenAiEmitter<'_, '_> {
         if depth > MAX_DEPTH {
             return Err(refuse(at, "so deep a nesting"));
         }
+        // Strict mode refuses these outright; describing them in words would not constrain the model.
         if let Some(keyword) = NEVER.iter().find(|keyword| schema.contains_key(**keyword)) {
             return Err(refuse(at, keyword));
         }
@@ -156,6 +160,7 @@ impl OpenAiEmitter<'_, '_> {
             plans.push(plan);
         }
         let mut notes = LossNotes::new(at, self.losses);
+        // Strict schemas know `anyOf` only.
         if keyword == "oneOf" && shown.len() > 1 {
             notes.fold("oneOf", "exactly one of these");
         }
@@ -232,6 +237,7 @@ impl OpenAiEmitter<'_, '_> {
     ) -> Result<ValuePlan, NotStrict> {
         self.check_closed(schema, at)?;
         let needed = required(schema);
+        // Strict mode requires exactly the listed properties, so this one could never be given.
         if needed.iter().any(|name| !properties(schema).any(|(known, _)| known == name)) {
             return Err(refuse(at, "a required property without a schema"));
         }
@@ -256,6 +262,7 @@ impl OpenAiEmitter<'_, '_> {
             let (emitted, null) = match (is_required, accepts_null) {
                 (true, _) => (emitted, NullMeaning::Value),
                 (false, true) => (emitted, NullMeaning::Value),
+                // Everything is required there: `null` takes the place of "left out".
                 (false, false) => (with_null(emitted), NullMeaning::AbsentRequired),
             };
             if !is_required {
@@ -282,6 +289,7 @@ impl OpenAiEmitter<'_, '_> {
             Some(Value::Object(_)) => return Err(refuse(at, "additionalProperties")),
             _ => {}
         }
+        // An open object becomes `{}` when it is closed, which no caller means.
         if properties(schema).next().is_none() {
             return Err(refuse(at, "an object with any properties"));
         }
@@ -313,6 +321,7 @@ fn with_null(mut schema: Map<String, Value>) -> Map<String, Value> {
         return schema;
     }
     if schema.contains_key("$ref") || schema.contains_key("const") {
+        // Nothing may stand beside a reference, so the description moves outside.
         let description = schema.shift_remove("description");
         let mut either = as_schema(&json!({"anyOf": [schema, {"type": "null"}]}));
         if let Some(description) = description {

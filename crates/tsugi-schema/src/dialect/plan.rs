@@ -20,7 +20,6 @@ pub struct ArgumentPlan {
 /// What to do with one value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum ValuePlan {
-    /// Nothing.
     #[default]
     Keep,
     /// The model writes JSON as text.

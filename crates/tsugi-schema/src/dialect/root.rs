@@ -9,7 +9,7 @@ use crate::loss::{LossFate, SchemaLoss};
 use crate::pointer::JsonPointer;
 use crate::rewrite::{PlainSchema, definition_name, merge};
 
-/// The property that holds a value which is no object.
+/// The property that wraps a value which is not an object.
 const WRAPPER: &str = "value";
 /// Unions inside unions that are still looked into.
 const MAX_DEPTH: usize = 8;
@@ -17,6 +17,7 @@ const MAX_DEPTH: usize = 8;
 /// Changes the root of `plain` into an object; gives the wrapping property's name if there is one.
 pub(super) fn make_object(plain: &mut PlainSchema) -> Option<String> {
     let root = std::mem::take(&mut plain.root);
+    // The alternatives first: they may be what makes the root an object.
     let root = without_union(root, plain, 0);
     let types = types(&root);
     if types.is_empty() || types.iter().any(|name| name == "object") {
@@ -40,6 +41,7 @@ pub(super) fn make_object(plain: &mut PlainSchema) -> Option<String> {
 
 /// Puts the keywords in the order people write them, and folds those that a root may not have.
 fn object(root: Map<String, Value>, types: &[String], losses: &mut Vec<SchemaLoss>) -> Map<String, Value> {
+    // `["object", "null"]`: arguments are never `null`.
     if types.len() > 1 {
         let note = "arguments are always an object";
         losses.push(SchemaLoss::new(&JsonPointer::root(), "type", LossFate::Changed, note));
@@ -77,6 +79,7 @@ fn without_union(mut root: Map<String, Value>, plain: &mut PlainSchema, depth: u
         // No alternative is an object. Left alone, the union is wrapped or folded as a whole.
         return root;
     }
+    // From here on the alternatives live in the merged properties and in words.
     root.shift_remove(keyword);
     let words = alternatives(&branches);
     plain.losses.push(SchemaLoss::new(&JsonPointer::root(), keyword, LossFate::Folded, words.clone()));
@@ -120,6 +123,7 @@ fn together(branches: &[Map<String, Value>]) -> Map<String, Value> {
         .into_iter()
         .filter(|name| branches.iter().all(|branch| required(branch).contains(name)))
         .collect();
+    // One open alternative makes the whole open.
     let is_closed = branches.iter().all(|branch| branch.get("additionalProperties") == Some(&json!(false)));
     let mut object = as_schema(&json!({"type": "object", "properties": all}));
     if !needed.is_empty() {
@@ -152,6 +156,7 @@ fn either(one: &Value, other: &Value) -> Value {
         return Value::Object(schema);
     }
     match one.get("anyOf").and_then(Value::as_array) {
+        // The same alternative twice says nothing new.
         Some(branches) if branches.contains(other) => one.clone(),
         Some(branches) if one.as_object().is_some_and(|one| one.len() == 1) => {
             let mut branches = branches.clone();

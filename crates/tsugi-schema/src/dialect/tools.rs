@@ -9,11 +9,8 @@ use super::{
 /// A tool to be offered to a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NamedTool<'a> {
-    /// The public name.
     pub name: &'a str,
-    /// What it does.
     pub description: &'a str,
-    /// What it takes.
     pub input_schema: &'a Value,
 }
 
@@ -38,7 +35,6 @@ pub fn tools_for(
     (together, converted)
 }
 
-/// One declaration.
 pub(super) fn frame(
     name: &str,
     description: &str,
@@ -65,7 +61,7 @@ pub(super) fn frame(
 }
 
 /// An OBJECT without properties is refused there, so a tool without parameters has no `parameters` at all;
-/// what would have been said in them is said about the tool.
+/// their text goes into the description of the tool.
 fn gemini_classic(name: &str, description: &str, schema: &Value) -> Value {
     let is_empty = schema["properties"].as_object().is_none_or(Map::is_empty);
     if is_empty {

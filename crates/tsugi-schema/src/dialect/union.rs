@@ -10,12 +10,15 @@ use crate::rewrite::{PlainSchema, definition_name, merge};
 
 /// A union whose branches stand alone: what stood beside it is part of each.
 pub(super) enum SchemaUnion {
-    /// There is none.
     None,
     /// The branches only restrict what stands beside them: better said in words.
-    Words { keyword: &'static str },
-    /// Whole alternatives.
-    Branches { keyword: &'static str, branches: Vec<Map<String, Value>> },
+    Words {
+        keyword: &'static str,
+    },
+    Branches {
+        keyword: &'static str,
+        branches: Vec<Map<String, Value>>,
+    },
 }
 
 /// Looks for a union in a schema.

@@ -16,44 +16,26 @@ const MAX_DEPTH: usize = 128;
 pub enum HeaderParamError {
     /// The annotation is not text.
     #[error("{pointer}: x-mcp-header is not a string")]
-    NotText {
-        /// Where it stands.
-        pointer: JsonPointer,
-    },
+    NotText { pointer: JsonPointer },
     /// The annotation is the empty string.
     #[error("{pointer}: x-mcp-header is empty")]
-    Empty {
-        /// Where it stands.
-        pointer: JsonPointer,
-    },
-    /// The annotation is no HTTP field-name token.
+    Empty { pointer: JsonPointer },
+    /// The annotation is not an HTTP field-name token.
     #[error("{pointer}: x-mcp-header {name:?} is not an HTTP header token")]
-    NotToken {
-        /// Where it stands.
-        pointer: JsonPointer,
-        /// What it says.
-        name: String,
-    },
+    NotToken { pointer: JsonPointer, name: String },
     /// Two annotations give the same name, ignoring case.
     #[error("{pointer}: x-mcp-header {name:?} is used twice (upper and lower case are the same)")]
     Duplicate {
         /// Where the second one stands.
         pointer: JsonPointer,
-        /// What it says.
         name: String,
     },
     /// The parameter is neither a string, an integer nor a boolean.
     #[error("{pointer}: x-mcp-header needs a parameter of type string, integer or boolean")]
-    NotPrimitive {
-        /// Where it stands.
-        pointer: JsonPointer,
-    },
+    NotPrimitive { pointer: JsonPointer },
     /// The annotation is not on a chain of `properties` from the root.
     #[error("{pointer}: x-mcp-header is only allowed on properties reached through properties alone")]
-    NotReachable {
-        /// Where it stands.
-        pointer: JsonPointer,
-    },
+    NotReachable { pointer: JsonPointer },
     /// The schema is nested too deeply to look through.
     #[error("{pointer}: schema is nested too deeply")]
     TooDeep {
@@ -65,6 +47,7 @@ pub enum HeaderParamError {
 /// Lists the mirrored parameters of an input schema, or says why the tool is invalid.
 pub fn find(input_schema: &Value) -> Result<Vec<HeaderParam>, HeaderParamError> {
     let mut search = AnnotationSearch::default();
+    // The path is `Some` while only `properties` led here.
     search.visit(input_schema, &JsonPointer::root(), Some(Vec::new()), 0)?;
     Ok(search.found)
 }
@@ -94,6 +77,7 @@ impl AnnotationSearch {
             self.accept(annotation, schema, pointer, path.as_deref())?;
         }
         for inner in inner_schemas(schema, pointer) {
+            // Below any other keyword the value has no fixed place in the arguments.
             let path = (inner.keyword == "properties").then(|| extended(path.as_deref(), &inner.pointer)).flatten();
             self.visit(inner.schema, &inner.pointer, path, depth + 1)?;
         }
@@ -110,12 +94,14 @@ impl AnnotationSearch {
         let pointer = pointer.clone();
         let name = checked_name(annotation, &pointer)?;
         let path = match path {
+            // An empty path is the arguments object itself.
             Some(path) if !path.is_empty() => path.to_vec(),
             _ => return Err(HeaderParamError::NotReachable { pointer }),
         };
         let Some(kind) = kind(schema) else {
             return Err(HeaderParamError::NotPrimitive { pointer });
         };
+        // HTTP header names ignore case.
         if !self.names.insert(name.to_ascii_lowercase()) {
             return Err(HeaderParamError::Duplicate { pointer, name });
         }
@@ -155,6 +141,7 @@ fn kind(schema: &Map<String, Value>) -> Option<HeaderParamKind> {
     match schema.get("type")? {
         Value::String(name) => named_kind(name),
         Value::Array(names) => {
+            // `["string", "null"]` is still one type.
             let mut others = names.iter().filter(|name| *name != "null");
             let kind = named_kind(others.next()?.as_str()?)?;
             others.next().is_none().then_some(kind)

@@ -76,6 +76,7 @@ impl<'a> SchemaRewriter<'a> {
         let mut definitions = Map::new();
         // A queue and not recursion: a chain of thousands of definitions must not become a chain of calls.
         while let Some((name, target)) = self.queue.pop_front() {
+            // Recursion is judged per definition, from its own start.
             self.open = vec![target.pointer.clone()];
             let place = RewritePosition {
                 source: target.pointer.clone(),
@@ -103,6 +104,7 @@ impl<'a> SchemaRewriter<'a> {
     /// Rewrites a schema into keywords of its own.
     fn in_place(&mut self, schema: &Value, place: &RewritePosition) -> Map<String, Value> {
         self.schemas += 1;
+        // Inlining can grow exponentially: the limit counts what is written.
         if self.schemas > MAX_SCHEMAS || place.depth > MAX_DEPTH {
             self.lose(place, "$ref", LossFate::Dropped, "the schema is too large or too deep");
             return Map::new();
@@ -118,6 +120,7 @@ impl<'a> SchemaRewriter<'a> {
     }
 
     fn keywords(&mut self, mut schema: Map<String, Value>, place: &RewritePosition) -> Map<String, Value> {
+        // Both are merged last: what stands beside them refines them.
         let reference = schema.shift_remove("$ref");
         let all = schema.shift_remove("allOf");
         let mut result = Map::new();
@@ -182,6 +185,7 @@ impl<'a> SchemaRewriter<'a> {
                 return Map::new();
             }
         };
+        // The reference leads back to a schema that is being written.
         if self.open.contains(&target.pointer) {
             return self.recursive(&target, place);
         }
@@ -217,6 +221,7 @@ impl<'a> SchemaRewriter<'a> {
             .expect("some number is free");
         self.used.insert(name.clone());
         self.names.insert(target.pointer.clone(), name.clone());
+        // Written later, by `run`.
         self.queue.push_back((name.clone(), target));
         name
     }
@@ -241,6 +246,7 @@ fn title(target: &ResolvedSchema<'_>) -> String {
     let step = target.pointer.steps().last();
     let named = step.unwrap_or_else(|| "root".to_owned());
     let safe = crate::tool_name::sanitize(&named).replace('-', "_");
+    // Leaves room for a number behind it within 64 characters.
     safe.chars().take(48).collect()
 }
 

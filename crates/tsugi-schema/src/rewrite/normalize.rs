@@ -84,8 +84,10 @@ pub(super) fn clean(
     losses: &mut Vec<SchemaLoss>,
 ) -> Map<String, Value> {
     let mut clean = schema.clone();
+    // First, since the checks below know the keywords of 2020-12 only.
     modernize(&mut clean);
     clean.retain(|keyword, value| {
+        // References are resolved against the original document, so names are not needed any more.
         if NAMING.contains(&keyword.as_str()) {
             return false;
         }
@@ -127,6 +129,7 @@ fn modernize(schema: &mut Map<String, Value>) {
 fn exclusive_bound(schema: &mut Map<String, Value>, exclusive: &str, inclusive: &str) {
     if let Some(&Value::Bool(is_exclusive)) = schema.get(exclusive) {
         schema.shift_remove(exclusive);
+        // Draft 4: a flag beside the bound. Since draft 6 it is the bound itself.
         if is_exclusive && let Some(bound) = schema.shift_remove(inclusive) {
             schema.insert(exclusive.to_owned(), bound);
         }
@@ -136,6 +139,7 @@ fn exclusive_bound(schema: &mut Map<String, Value>, exclusive: &str, inclusive: 
 /// Up to 2019-09 a tuple was a list under `items`, and `additionalItems` the rest.
 fn tuple(schema: &mut Map<String, Value>) {
     let rest = schema.shift_remove("additionalItems");
+    // A tuple before 2020-12.
     if schema.get("items").is_some_and(Value::is_array) {
         let items = schema.shift_remove("items").unwrap_or_default();
         schema.insert("prefixItems".to_owned(), items);

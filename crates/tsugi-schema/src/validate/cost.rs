@@ -20,6 +20,7 @@ const SILENT_PER_UNIT: usize = 64;
 
 /// Looks over a schema.
 pub(super) fn survey(schema: &Value, limits: &ValidationLimits) -> Result<SchemaCost, CompileError> {
+    // The size first: everything after it walks the whole document.
     measure(schema, limits)?;
     let document = SchemaDocument::new(schema);
     let mut graph = SchemaGraph::new(&document, limits);
@@ -32,8 +33,10 @@ pub(super) fn survey(schema: &Value, limits: &ValidationLimits) -> Result<Schema
 
 /// Bounds the size and the nesting of the document before anything walks over it by recursion.
 fn measure(schema: &Value, limits: &ValidationLimits) -> Result<(), CompileError> {
+    // A schema nests at most every second level: a keyword, then the schema in it.
     let deepest = limits.depth * 2 + 16;
     let mut bytes = 0;
+    // A list instead of recursion: the nesting is not checked yet.
     let mut open = vec![(schema, 0)];
     while let Some((value, depth)) = open.pop() {
         bytes += own_size(value);
@@ -90,7 +93,6 @@ struct PathCounts {
     all: usize,
     /// Those of them reached before any that looks at the value.
     silent: usize,
-    /// The longest chain.
     chain: usize,
 }
 
@@ -109,6 +111,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
 
     /// Adds a schema and all inside it.
     fn add(&mut self, found: ResolvedSchema<'a>, depth: usize) -> Result<usize, CompileError> {
+        // The address identifies a schema: the same one is reached by its place and by references.
         let address = std::ptr::from_ref(found.schema) as usize;
         if let Some(&index) = self.known.get(&address) {
             return Ok(index);
@@ -153,6 +156,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
     /// Follows all references; a target in an unknown place adds schemas, which are followed in turn.
     fn link(&mut self) -> Result<(), CompileError> {
         let mut index = 0;
+        // Targets may be new vertices, which the loop then reaches too.
         while index < self.vertices.len() {
             for target in self.targets(index)? {
                 let target = self.add(target, 0)?;
@@ -176,6 +180,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
             let followed = self.document.follow(reference, &vertex.pointer);
             targets.push(followed.map_err(|error| refused(error, vertex.pointer.child(keyword)))?);
             if let ("$dynamicRef", Some((_, anchor))) = (keyword, reference.split_once('#')) {
+                // Which anchor is meant depends on the path, so all of them count.
                 targets.extend(self.document.dynamic_candidates(anchor));
             }
         }
@@ -202,6 +207,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
         if above > self.limits.depth {
             return Err(too_costly("its nesting", self.limits.depth));
         }
+        // Meeting this mark again means a reference loop that consumes no part of the value.
         self.vertices[index].weight = EdgeWeight::InProgress;
         let paths = self.sum_up(index, above)?;
         self.vertices[index].weight = EdgeWeight::Known(paths);
@@ -210,6 +216,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
 
     fn sum_up(&mut self, index: usize, above: usize) -> Result<PathCounts, CompileError> {
         let mut paths = PathCounts { all: 1, silent: 1, chain: 1 };
+        // Cloned because weighing a child changes the vertices.
         for child in self.vertices[index].same_value.clone() {
             let below = self.weigh_one(child, above + 1)?;
             paths.all = paths.all.saturating_add(below.all);

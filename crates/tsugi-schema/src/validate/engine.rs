@@ -19,7 +19,6 @@ pub(super) struct CompiledSchema {
 }
 
 impl CompiledSchema {
-    /// Surveys, then compiles.
     pub(super) fn new(schema: &Value, limits: ValidationLimits) -> Result<Self, CompileError> {
         let schema = with_known_dialect(schema);
         let survey = cost::survey(&schema, &limits)?;

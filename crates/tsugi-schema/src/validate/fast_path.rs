@@ -49,7 +49,6 @@ impl FastPath {
 
 #[derive(Debug)]
 enum FastNode {
-    /// Everything fits.
     Any,
     /// Only the whole check can tell.
     Unsure,
@@ -89,7 +88,6 @@ impl FastNode {
 }
 
 impl FastRules {
-    /// Everything fits.
     const fn none() -> Self {
         Self {
             types: TypeSet::ALL,
@@ -118,6 +116,7 @@ impl FastRules {
                 ("required", Value::Array(names)) => required = names,
                 ("additionalProperties", value) => rules.others = FastNode::of(value),
                 ("items", value) => rules.items = FastNode::of(value),
+                // Only strings are compared here; any other choice makes the schema unsure.
                 ("enum", Value::Array(values)) => {
                     rules.words = Some(values.iter().map(|word| word.as_str().map(Into::into)).collect::<Option<_>>()?);
                 }
@@ -128,10 +127,12 @@ impl FastRules {
                 ("minItems", value) => rules.counts.0 = value.as_u64()?,
                 ("maxItems", value) => rules.counts.1 = value.as_u64()?,
                 (keyword, _) if SILENT.contains(&keyword) => {}
+                // A keyword that is not known here could forbid anything.
                 _ => return None,
             }
         }
         for name in required {
+            // A required name without a property would need another table.
             let index = rules.properties.iter().position(|(known, _)| Some(&**known) == name.as_str())?;
             rules.required |= 1 << index;
         }
@@ -193,6 +194,7 @@ impl FastRules {
     fn number(&self, kind: TypeSet, number: f64) -> Option<()> {
         self.plain(kind)?;
         let (least, most) = self.numbers;
+        // Beyond 2^53 a float may not be the number that was written.
         let is_free = (least, most) == (f64::NEG_INFINITY, f64::INFINITY);
         (is_free || (number.abs() < EXACT && (least..=most).contains(&number))).then_some(())
     }
@@ -218,7 +220,7 @@ impl<'text> JsonTextReader<'text> {
         Self { text, at: 0, depth: 0 }
     }
 
-    /// The next byte that is no white space.
+    /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         while let Some(byte) = self.text.get(self.at) {
             if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
@@ -238,7 +240,7 @@ impl<'text> JsonTextReader<'text> {
 
     fn value(&mut self, node: &FastNode) -> Option<()> {
         let rules = match node {
-            // Read all the same: what is no text, such as half a surrogate pair, must not slip through.
+            // Parsed all the same: half a surrogate pair is not text and must not pass.
             FastNode::Any => &EVERYTHING,
             FastNode::Unsure => return None,
             FastNode::Rules(rules) => rules,
@@ -256,6 +258,7 @@ impl<'text> JsonTextReader<'text> {
 
     fn within(&mut self, read: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
         self.depth += 1;
+        // Deep values are left to the full check, which reports them.
         if self.depth > DEEPEST {
             return None;
         }
@@ -275,6 +278,7 @@ impl<'text> JsonTextReader<'text> {
         rules.plain(TypeSet::OBJECT)?;
         let mut seen = 0u64;
         let mut is_first = true;
+        // White space and commas are read the way JSON demands, so that nothing else passes.
         while self.take(b'}').is_none() {
             if !std::mem::take(&mut is_first) {
                 self.take(b',')?;

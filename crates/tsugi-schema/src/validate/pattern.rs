@@ -17,7 +17,7 @@ const SIZES: [usize; 7] = [16 << 10, SMALL, 256 << 10, 1 << 20, 2 << 20, 4 << 20
 const SMALL: usize = 64 << 10;
 /// Compiled size, in bytes, that all patterns of a schema may have together, and so one of them at most.
 pub(super) const LARGE: usize = 8 << 20;
-/// What may be compiled for a schema in all, in bytes, also of patterns that turn out to be too large. There is no clock
+/// What may be compiled for a schema in all, in bytes, including patterns that turn out to be too large. There is no clock
 /// in this: on a busy machine the same schemas must be usable.
 const WORK: usize = 24 << 20;
 /// A longer pattern is not looked at: reading one takes memory too.
@@ -88,6 +88,7 @@ impl PatternSet {
 
 impl PatternCache {
     fn compile(&mut self, text: &str) -> Result<Arc<PatternEngine>, String> {
+        // Failures are cached too: a schema may repeat a bad pattern.
         if let Some(known) = self.known.get(text) {
             return known.clone();
         }
@@ -100,6 +101,7 @@ impl PatternCache {
         if text.len() > LONGEST {
             return Err(format!("the pattern is longer than {LONGEST} bytes"));
         }
+        // Decides which of the two reasons is reported.
         let is_alone = self.size_left == LARGE && self.work_left > WORK / 2;
         if !looks_around(text)
             && let Some(engine) = self.first_fit(text, &SIZES, PatternKind::Linear)
@@ -118,6 +120,7 @@ impl PatternCache {
             if size > self.size_left || work > self.work_left {
                 return None;
             }
+            // Paid even when compiling fails.
             self.work_left -= work;
             if let Ok(engine) = kind.build(&schema, text, size) {
                 self.size_left -= size;
@@ -132,7 +135,7 @@ impl PatternCache {
 fn reason(text: &str, is_alone: bool) -> String {
     let is_pattern = jsonschema::options().should_validate_formats(true).build(&json!({"format": "regex"}));
     if !is_pattern.is_ok_and(|format| format.is_valid(&json!(text))) {
-        return "the pattern is no regular expression".to_owned();
+        return "the pattern is not a regular expression".to_owned();
     }
     match is_alone {
         true => format!("the pattern takes more than {LARGE} bytes"),

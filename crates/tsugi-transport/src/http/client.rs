@@ -81,7 +81,6 @@ impl HttpClient {
         self.send(Method::GET, Bytes::new(), headers).await
     }
 
-    /// Ends a session.
     pub async fn delete(&self, headers: HeaderMap) -> Result<HttpResponse, TransportError> {
         self.send(Method::DELETE, Bytes::new(), headers).await
     }

@@ -134,7 +134,7 @@ impl StepWaker {
             self.is_polling.store(true, Ordering::SeqCst);
             let polled = step(&mut context);
             self.is_polling.store(false, Ordering::SeqCst);
-            // A wake-up during the step went to nobody, so it must be answered with another step.
+            // A wake-up during the step reached no task, so it must be answered with another step.
             if polled.is_ready() || !self.was_woken.load(Ordering::SeqCst) {
                 return polled;
             }

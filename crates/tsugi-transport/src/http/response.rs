@@ -22,7 +22,6 @@ const MAX_BODY: usize = 64 << 20;
 /// What an answer's body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
-    /// One JSON message.
     Json,
     /// A stream of events.
     Events,
@@ -33,9 +32,7 @@ pub enum BodyKind {
 /// The head of an answer, with its body still to come. Dropping it closes the stream.
 #[derive(Debug)]
 pub struct HttpResponse {
-    /// The status.
     pub status: StatusCode,
-    /// The headers.
     pub headers: HeaderMap,
     body: DrivenBody,
 }
@@ -49,6 +46,7 @@ impl HttpResponse {
     /// What the body says it is.
     pub fn kind(&self) -> BodyKind {
         let kind = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+        // Parameters such as `charset` do not matter.
         let kind = kind.split(';').next().unwrap_or("").trim();
         if kind.eq_ignore_ascii_case("application/json") {
             BodyKind::Json
@@ -99,14 +97,15 @@ impl HttpResponse {
         }
     }
 
-    /// The whole body.
     pub async fn bytes(mut self) -> Result<Bytes, TransportError> {
         self.refuse_encoding()?;
         let Some(first) = next_data(&mut self.body).await? else { return Ok(Bytes::new()) };
+        // Most bodies come in one piece, which is not copied.
         let Some(second) = next_data(&mut self.body).await? else { return Ok(first) };
         let mut all = BytesMut::from(first);
         all.extend_from_slice(&second);
         while let Some(more) = next_data(&mut self.body).await? {
+            // Checked while reading: a server may send more than it announced.
             if all.len() + more.len() > MAX_BODY {
                 return Err(too_large());
             }
@@ -147,6 +146,7 @@ async fn next_data(body: &mut DrivenBody) -> Result<Option<Bytes>, TransportErro
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broke(&error))?;
         if let Ok(data) = frame.into_data()
+            // Trailers and empty frames carry no data.
             && !data.is_empty()
         {
             return Ok(Some(data));
@@ -173,6 +173,7 @@ impl EventStream {
     /// The next event; `None` at the end of the stream.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<sse::SseEvent, TransportError>>> {
         loop {
+            // Buffered events first: one frame may hold several.
             if let Some(event) = self.decoder.next(&mut self.buffer) {
                 self.received = self.buffer.len();
                 return Poll::Ready(Some(event.map_err(|error| {
@@ -209,6 +210,7 @@ impl EventStream {
             return;
         }
         tokio::spawn(async move {
+            // Bounded, since some servers never end their stream.
             let drained = async { while self.body.frame().await.is_some_and(|frame| frame.is_ok()) {} };
             let _ = tokio::time::timeout(Duration::from_secs(2), drained).await;
         });

@@ -1,4 +1,4 @@
-//! Writing to a child: callers append to one buffer, and whoever finds the pipe free writes it.
+//! Writes to a child: callers append to one buffer, and the caller that finds the pipe free writes it.
 //!
 //! With few calls in flight the caller itself writes, which saves a task switch. With many, a writer
 //! task is woken, lets the others append (one yield), and writes all of it in one system call.
@@ -67,6 +67,7 @@ impl PipeWriter {
         if state.is_closing || state.pipe.is_none() {
             return Err(SendError::Closed);
         }
+        // A child that does not read must not make us hold everything.
         if state.waiting.len() > FULL {
             return Err(SendError::Full);
         }
@@ -74,6 +75,7 @@ impl PipeWriter {
         if state.waiting.len() > HIGH_WATER {
             self.0.is_congested.store(true, Ordering::Relaxed);
         }
+        // The writer task is at work and takes this message with it.
         if state.is_armed {
             return Ok(());
         }
@@ -86,6 +88,7 @@ impl PipeWriter {
                 Ok(false) => {}
                 Err(error) => {
                     drop(state);
+                    // Callers that wait for room must learn that there will be none.
                     self.0.drained.notify_waiters();
                     return Err(error);
                 }
@@ -119,6 +122,7 @@ impl PipeWriter {
 
     pub(crate) async fn ready(&self) {
         loop {
+            // Registered before the check, so that no notification is missed in between.
             let drained = self.0.drained.notified();
             let is_waiting = {
                 let state = self.0.state.lock();
@@ -171,6 +175,7 @@ impl PipeQueueState {
                 Ok(true)
             }
             Ok(written) => {
+                // The rest stays in order at the front.
                 self.waiting.drain(..written);
                 Ok(false)
             }
@@ -217,13 +222,14 @@ fn take_batch(shared: &PipeQueue, batch: &mut Vec<u8>) -> Option<Arc<Sender>> {
     }
     std::mem::swap(&mut state.waiting, batch);
     shared.is_congested.store(false, Ordering::Relaxed);
+    // A buffer that grew for one large message is not kept for ever.
     if state.waiting.capacity() > HIGH_WATER {
         state.waiting = Vec::new();
     }
     state.pipe.clone()
 }
 
-/// Resolves when nobody can read the pipe any more.
+/// Resolves when the pipe has no reader any more.
 async fn closed(pipe: &Sender) {
     while let Ok(ready) = pipe.ready(Interest::ERROR).await {
         if ready.is_error() {

@@ -104,6 +104,7 @@ impl PathFinder {
         for path in DEVICES {
             self.places.write.extend(Path::new(path).canonicalize().map(PathBuf::into_os_string));
         }
+        // A private temporary directory that the command sets; shared ones are replaced.
         if let Some(temporary) = variable(resolved, "TMPDIR").filter(|folder| !scratch::is_shared(folder)) {
             self.write(&temporary);
         }
@@ -130,6 +131,7 @@ impl PathFinder {
         let arguments = resolved.args.iter().map(|argument| resolved.cwd.join(argument)).filter(|path| path.is_file());
         for file in arguments {
             self.read(&file);
+            // A script imports its neighbours, so its project must be readable.
             let is_script = file.extension().is_some_and(|ending| SCRIPTS.iter().any(|script| ending == *script));
             self.read_if_narrow(project_of(&file).filter(|_| is_script));
         }
@@ -158,6 +160,7 @@ impl PathFinder {
 
     /// What people wrote, or else the working directory.
     fn add_named(&mut self, rules: &SandboxRules, resolved: &ResolvedCommand) -> Result<(), String> {
+        // A policy without paths means the working directory.
         let default = vec![resolved.cwd.clone()];
         for path in rules.read.as_ref().unwrap_or(&default) {
             let real = self.real(path, resolved, "read")?;
@@ -180,7 +183,7 @@ impl PathFinder {
         real.map_err(|error| format!("`{key}` names {}: {error}", path.display()))
     }
 
-    /// Whoever names a secret or something inside it, and not a folder above it, wants it.
+    /// A policy that names a secret, or something inside it, wants it; one that names a folder above it does not.
     fn allowed(&self, real: &Path) -> Vec<OsString> {
         let allowed = if self.is_secret(real) { vec![real.to_owned()] } else { self.around_secrets(real) };
         allowed.into_iter().map(PathBuf::into_os_string).collect()
@@ -219,6 +222,7 @@ impl PathFinder {
         if self.is_secret(&path) {
             return Vec::new();
         }
+        // No secret below: one rule covers the whole tree.
         if !self.secrets.iter().any(|secret| secret.starts_with(&path) && *secret != path) {
             return vec![path];
         }

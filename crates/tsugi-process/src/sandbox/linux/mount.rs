@@ -48,7 +48,7 @@ impl MountPlan {
         MountPlan { kept: vec![PreservedPath::new(Path::new("/dev"), true)], cwd: "/".into(), ..MountPlan::default() }
     }
 
-    /// Carries it out in this mount namespace, which must be nobody else's.
+    /// Carries it out in this mount namespace, which must be private.
     pub(crate) fn arrange(&self) -> io::Result<()> {
         // All of it is taken hold of first: later it would be covered, or read-only.
         let covers = self.covers.iter().map(|(shared, own)| Ok((shared, DetachedMount::writable(own.as_ref())?)));
@@ -117,7 +117,7 @@ impl DetachedMount {
         // SAFETY: the name is a C string that outlives the call.
         let file = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, name.as_ptr(), flags) };
         check(file)?;
-        // SAFETY: it was made just now and is owned by nobody else.
+        // SAFETY: it was made just now and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(file as libc::c_int) };
         Ok(DetachedMount { file, is_folder: path.is_dir() })
     }
@@ -148,7 +148,7 @@ fn set_read_only(folder: libc::c_int, name: &CStr, flags: libc::c_int) -> io::Re
     const READ_ONLY: u64 = 1;
     let attributes = MountAttributes { set: READ_ONLY, clear: 0, propagation: 0, user_namespace: 0 };
     let flags = flags | libc::AT_RECURSIVE;
-    // SAFETY: the name is a C string and the attributes a local value of the size that is told.
+    // SAFETY: the name is a C string and the attributes a local value of the given size.
     check(unsafe {
         let (attributes, size) = (&raw const attributes, size_of::<MountAttributes>());
         libc::syscall(libc::SYS_mount_setattr, folder, name.as_ptr(), flags, attributes, size)

@@ -1,4 +1,4 @@
-//! Namespaces: a world of processes that dies with its first one, and a network with nobody in it.
+//! Namespaces: a process tree that dies with its first process, and an empty network.
 #![allow(unsafe_code, reason = "clone, mount and the interface ioctl have no safe form in what we use")]
 
 use std::{fs, io, ptr};

@@ -1,4 +1,4 @@
-//! Temporary directories of a job's own: without them, every confined child could read and change everybody's.
+//! Private temporary directories of a job: without them, confined children could read and change each other's files.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::TEMPORARY;
 
-/// Where programs put temporary files, whoever runs them.
+/// The shared directories where programs put temporary files.
 const SHARED: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
 /// The temporary directories of one job; the guardian makes them before the child and removes them after the last of it.
@@ -40,7 +40,7 @@ impl ScratchDirectory {
 
 impl ScratchDirectories {
     /// With mounts of its own a child gets one for each shared directory, in its place, and otherwise just one.
-    /// Shared directories that `opened` holds, since somebody named them, stay as they are.
+    /// Shared directories in `opened`, which the policy names, stay as they are.
     pub(super) fn plan(has_mounts: bool, opened: &[PathBuf]) -> ScratchDirectories {
         let is_open = |shared: &Path| opened.iter().any(|place| shared.starts_with(place));
         let name = format!("tsugi-job-{:016x}", std::hash::RandomState::new().build_hasher().finish());
@@ -52,7 +52,7 @@ impl ScratchDirectories {
         ScratchDirectories { rooms: rooms.collect() }
     }
 
-    /// The child's environment: temporary files belong here, unless somebody has set another place of its own.
+    /// The child's environment: temporary files belong here, unless the command sets another place.
     pub(crate) fn complete(&self, env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
         let Some(room) = self.rooms.first() else { return env.to_vec() };
         let is_old =
@@ -66,12 +66,12 @@ impl ScratchDirectories {
         env
     }
 
-    /// Makes them, for nobody else to enter.
+    /// Makes them, closed to other users.
     pub(crate) fn make(&self) -> io::Result<()> {
         self.rooms.iter().try_for_each(|room| fs::DirBuilder::new().mode(0o700).create(&room.own))
     }
 
-    /// Removes them with all that is in them; what cannot be removed is left to whoever cleans the shared ones.
+    /// Removes them with all that is in them; what cannot be removed is left to the system that cleans the shared ones.
     pub(crate) fn remove(&self) {
         for room in &self.rooms {
             let _ = fs::remove_dir_all(&room.own);

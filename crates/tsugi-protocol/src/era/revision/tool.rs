@@ -43,7 +43,7 @@ fn with_object_properties(schema: &RawJson) -> Option<RawJson> {
     Some(super::replace(&schema, "properties", |_| Some(written.raw())).raw())
 }
 
-/// The result of a tool for a legacy revision. A structured result that is no object is left out, and one
+/// The result of a tool for a legacy revision. A structured result that is not an object is left out, and one
 /// that the revision does not know may be overlooked: both are then told in a text, unless there is one.
 pub(super) fn call_result(result: &JsonObject, version: ProtocolVersion) -> JsonObject {
     let structured = result.get("structuredContent");

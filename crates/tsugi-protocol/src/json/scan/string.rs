@@ -1,8 +1,8 @@
-//! The end of a string, found sixty-four bytes at a time: most of a large payload is text.
+//! Finds the end of a string sixty-four bytes at a time: most of a large payload is text.
 
 use super::{ScanErrorKind, ScanResult, fail};
 
-/// A string that is longer than this is worth what larger blocks cost before they begin.
+/// Only strings longer than this pay for the set-up of larger blocks.
 const SHORT_STRING: usize = 64;
 
 /// The offset just after the string that starts at `at` (its opening quote).
@@ -51,7 +51,7 @@ fn skip_long(bytes: &[u8], mut at: usize) -> ScanResult<usize> {
 /// True for text that needs no escape in a string.
 pub(in crate::json) fn is_plain(text: &[u8]) -> bool {
     let (chunks, rest) = text.as_chunks::<16>();
-    // What is left is looked at together with bytes before it, so that no byte is looked at alone.
+    // The rest is checked together with bytes before it, which avoids a loop over single bytes.
     let rest = match text.last_chunk::<16>() {
         Some(last) => vector::specials(last) == 0,
         None => skip_last(rest, 0) == rest.len(),
@@ -78,7 +78,7 @@ fn skip_blocks(
     let mut carry = 0;
     while let Some(block) = bytes[at..].first_chunk::<64>() {
         let Some(look) = look(block) else {
-            // What a backslash before the block escapes is looked at from there.
+            // A backslash that ended the block before escapes the first byte of this one.
             if carry == 1 && short_escapes(block) & 1 == 0 {
                 return Some(at - 1);
             }
@@ -156,7 +156,7 @@ const SHORT: &[u8; 8] = b"\"\\/bfnrt";
 
 /// Many bytes at once.
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
-#[expect(unsafe_code, reason = "vector instructions; without them a large payload costs twice as much to prove")]
+#[expect(unsafe_code, reason = "vector instructions; without them a large payload costs twice as much to validate")]
 mod vector {
     use std::arch::x86_64::{
         __m256i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
@@ -214,7 +214,7 @@ mod vector {
     pub(super) fn short_escapes(block: &[u8; 64]) -> u64 {
         let (low, high) = (table(&LOW), table(&HIGH));
         let others = load(block).map(|half| {
-            // A byte that is no ASCII finds nothing under its low half.
+            // A byte above ASCII finds nothing under its low half.
             let by_low = _mm256_shuffle_epi8(low, half);
             let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(half), _mm256_set1_epi8(0x0f));
             same(_mm256_and_si256(by_low, _mm256_shuffle_epi8(high, upper)), 0)
@@ -222,7 +222,7 @@ mod vector {
         !mask(others)
     }
 
-    /// A character is one of those when what is said under its low half and under its high half has a bit in common.
+    /// A character is one of those when the entries under its low half and its high half share a bit.
     const LOW: [u8; 16] = halves(false);
     const HIGH: [u8; 16] = halves(true);
 

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// The official schema.
 pub(super) struct Official(Value);
 
 impl Official {

@@ -1,4 +1,4 @@
-//! Places known by name: what programs need to run at all, and what is nobody's business.
+//! Known paths: what every program needs to run, and where secrets are kept.
 
 /// Needed by every program.
 pub(super) const SYSTEM: &[&str] = &[
