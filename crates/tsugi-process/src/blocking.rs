@@ -1,4 +1,4 @@
-//! Work that may block, on a thread of its own, because the runtime panics when no thread can be had and we must not.
+//! Runs blocking work on a fresh thread, because the runtime panics when it cannot start one.
 
 use std::{io, thread};
 

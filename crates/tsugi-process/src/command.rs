@@ -1,4 +1,4 @@
-//! What to run: a program, its arguments, its environment and where it stands.
+//! What to run: a program, its arguments, its environment and its working directory.
 
 mod environment;
 mod resolve;

@@ -1,4 +1,4 @@
-//! What can go wrong before a child runs, in words that say what to try.
+//! What can fail before a child runs, with a hint on what to try.
 
 use std::{io, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Gives back memory that was needed once; without it a program that runs for weeks would hold its most for ever.
+//! Returns memory that was needed once, so that a program that runs for weeks does not keep its peak.
 
 /// Lets go of every page of this program's code and constants; those still needed come back as they are used.
 ///

@@ -1,4 +1,4 @@
-//! What a child says on stderr: always drained, kept in a small ring, masked and made harmless when shown.
+//! The stderr of a child: always drained, kept in a small ring, masked and made harmless when shown.
 
 mod redact;
 mod ring;

@@ -1,4 +1,4 @@
-//! The child's stdin and stdout as ends that can be tried without waiting.
+//! The child's stdin and stdout as non-blocking pipe ends.
 
 use std::{io, os::fd::OwnedFd};
 

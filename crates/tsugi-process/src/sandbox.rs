@@ -1,4 +1,4 @@
-//! What a child may touch: the policy people write, what becomes of it here, and the report of what was enforced.
+//! What a child may touch: the policy as written, its meaning on this machine, and the report of what is enforced.
 //!
 //! Confinement happens in the child itself, between the guardian's fork and `execve`; see [`linux`].
 

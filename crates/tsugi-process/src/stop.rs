@@ -1,4 +1,4 @@
-//! The ladder of stopping, as pure moves: ask by closing stdin, ask by SIGTERM, then end it by SIGKILL.
+//! The stages of stopping, as pure moves: close stdin, send SIGTERM, then SIGKILL.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Who descends from a process, read from the process table.
+//! The descendants of a process, read from the process table.
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -11,7 +11,7 @@
 
 pub mod detect;
 pub mod notification;
-pub mod revision;
+mod revision;
 pub mod round_trip;
 pub mod session;
 pub mod to_legacy;

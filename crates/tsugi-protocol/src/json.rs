@@ -1,13 +1,13 @@
-//! JSON as bytes that were proved once and are never rebuilt.
+//! JSON as bytes that are validated once and never rebuilt.
 //!
-//! A payload travels through tsugi as the bytes it arrived in. This module proves that those bytes
-//! are JSON ([`RawJson`]), finds the members of one object without looking deeper ([`JsonObject`]), and
-//! writes changed objects by splicing ([`ObjectWriter`]).
+//! A payload travels through tsugi as the bytes it arrived in. This module checks that those bytes are JSON
+//! ([`RawJson`]), finds the members of one object without looking deeper ([`JsonObject`]), and writes changed objects
+//! by copying the parts that stay ([`ObjectWriter`]).
 
 pub mod lenient;
 mod lone_surrogate;
-pub mod object;
-pub mod raw;
+mod object;
+mod raw;
 pub(crate) mod rewrite;
 pub mod scan;
 pub mod write;

@@ -1,4 +1,4 @@
-//! A small way to write a server of one's own: tools, resources and prompts with typed arguments.
+//! A small way to write a server in this process: tools, resources and prompts with typed arguments.
 //!
 //! ```
 //! use tsugi_protocol::answer::{Answer, Call};

@@ -1,4 +1,4 @@
-//! Says a tool in the words of one model provider, and turns the model's arguments back into what the tool takes.
+//! Writes a tool in the format of one model provider, and turns the model's arguments back into what the tool takes.
 
 mod anthropic;
 mod emit;

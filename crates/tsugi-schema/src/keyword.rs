@@ -1,4 +1,4 @@
-//! Where schemas hide inside a schema: the one table of keywords that every walk over a schema reads.
+//! Where schemas occur inside a schema: the one table of keywords that every walk reads.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! JSON Pointers (RFC 6901): without them no fault and no loss could say where it happened.
+//! JSON Pointers (RFC 6901), which say where a violation or a loss is.
 
 use serde_json::Value;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Follows `$ref` inside one document and never out of it: the only way this crate has of finding another schema.
+//! Follows `$ref` inside one document and never out of it.
 
 use serde_json::{Map, Value};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Brings any schema into one plain form, so that each dialect has one kind of input and not five drafts of it.
+//! Brings any schema into one plain form, so that dialects need not know five drafts.
 //!
 //! The plain form is 2020-12 and well typed: each keyword has a value of the kind it should have. References are
 //! `{"$ref": "#/$defs/name"}` with nothing beside them, or inlined; `allOf` is merged where that is possible.

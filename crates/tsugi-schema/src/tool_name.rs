@@ -1,4 +1,4 @@
-//! Tool names every model provider accepts, and the map back; without it a model's answer could not be routed.
+//! Tool names that every model provider accepts, and the map back to the server's own names.
 
 use std::collections::HashMap;
 

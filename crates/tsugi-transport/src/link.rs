@@ -1,4 +1,4 @@
-//! A stream wire seen from above: an outbox that never blocks its sender and an inbox that gives whole messages.
+//! One stream wire: an outbox that never blocks its sender, and an inbox of whole messages.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;

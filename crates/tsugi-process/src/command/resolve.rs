@@ -1,4 +1,4 @@
-//! Finding the program before anything is forked, so that a missing one is a clear error within milliseconds.
+//! Finds the program before anything is forked, so that a missing one is a clear error within milliseconds.
 
 use std::{
     ffi::{OsStr, OsString},

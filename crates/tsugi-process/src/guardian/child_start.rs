@@ -1,4 +1,4 @@
-//! Forking, confining and executing the child inside the guardian, which has one thread and may use all of Rust.
+//! Forks, confines and executes the child inside the guardian, which has one thread and may use all of Rust.
 #![allow(unsafe_code, reason = "fork, execve and signal masks have no safe form")]
 
 use std::{

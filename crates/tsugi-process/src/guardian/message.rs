@@ -1,4 +1,4 @@
-//! What supervisor and guardian say to each other over their socket.
+//! The messages between supervisor and guardian.
 
 use std::{ffi::OsString, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Signals to everything below the guardian, and burying what has ended.
+//! Signals everything below the guardian, and reaps what has ended.
 #![allow(unsafe_code, reason = "wait4, which gives use of resources with a status, and scheduling have no safe form")]
 
 use std::{collections::BTreeSet, time::Duration};

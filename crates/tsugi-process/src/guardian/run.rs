@@ -1,4 +1,4 @@
-//! The guardian's whole life: receive one request, start the child, obey, and leave nothing behind.
+//! The guardian from start to end: receive one request, start the child, obey, and leave nothing behind.
 #![allow(unsafe_code, reason = "signal masks, signalfd and the borrowed stdin have no safe form")]
 
 use std::{

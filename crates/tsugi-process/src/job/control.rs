@@ -1,4 +1,4 @@
-//! The handle by which others watch and stop a job.
+//! The handle that watches and stops a job.
 
 use std::sync::Arc;
 

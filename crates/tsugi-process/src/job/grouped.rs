@@ -1,4 +1,4 @@
-//! The owner of a child that has only a process group, where no guardian can be had.
+//! The owner of a child that has only a process group, on systems without guardians.
 
 use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 

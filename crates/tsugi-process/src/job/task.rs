@@ -1,4 +1,4 @@
-//! The task that owns a child from its start to the burial of its last descendant.
+//! The task that owns a child until its last descendant is reaped.
 
 use std::{
     sync::Arc,

@@ -1,4 +1,4 @@
-//! Masking secrets in what is shown, since servers like to print their settings when they fail.
+//! Masks secrets in output, since servers like to print their settings when they fail.
 
 /// What stands where a secret stood.
 const MASK: &str = "[redacted]";

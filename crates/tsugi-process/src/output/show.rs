@@ -1,4 +1,4 @@
-//! Text of a stranger made safe for a terminal and a log.
+//! Makes untrusted text safe for a terminal and a log.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Systems on which nothing can be confined, and on which we say so.
+//! Systems without a sandbox, where every policy is reported as not enforced.
 
 use super::{Enforcement, Policy, Report};
 use crate::{Error, Tier, command::Resolved};

@@ -1,4 +1,4 @@
-//! Jobs seen from outside: what is started, what it is told, and what is left of it.
+//! Jobs seen from outside: how they start, what they receive, and what is left of them.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "this is all test code")]
 
 mod hostile;

@@ -1,4 +1,4 @@
-//! What a child says on stderr: drained whatever it is, bounded, masked, and followed live.
+//! The stderr of a child: always drained, bounded, masked, and followed live.
 
 use tokio::io::AsyncWriteExt;
 use tsugi_process::{ChildExit, SecretMask, SupervisedJob};

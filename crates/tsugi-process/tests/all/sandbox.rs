@@ -1,4 +1,4 @@
-//! A confined child attacks, and the test looks from outside at what became of it.
+//! A confined child attacks, and the test checks the effect from outside.
 //!
 //! Every attack is first made without a sandbox, where it must succeed: a row that cannot fail proves nothing.
 

@@ -1,4 +1,4 @@
-//! Starting: what the child receives, and how a start that cannot work is told.
+//! Starting: what the child receives, and how an impossible start is reported.
 
 use std::{os::fd::AsRawFd, time::Instant};
 

@@ -1,4 +1,4 @@
-//! Stopping: polite first, certain in the end, and told to everyone who waits.
+//! Stopping: polite first, certain in the end, and reported to every waiter.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What tests share: hostile commands with a mark, and a look at the process table from outside.
+//! Test fixtures: hostile commands with a mark, and the process table seen from outside.
 
 use std::{
     path::PathBuf,

@@ -1,5 +1,4 @@
-//! A caller's session while it lasts: without it nobody could tell two sessions of one caller apart, or hear that one of
-//! them is over.
+//! The lifetime of a caller's session: tells two sessions of one caller apart, and notifies observers of the end.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! Which of the two framings a peer speaks, found out from its first bytes and answered in kind.
+//! Detects which of the two framings a peer uses from its first bytes, and answers in the same one.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 

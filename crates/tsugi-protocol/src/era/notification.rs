@@ -1,4 +1,4 @@
-//! What a server announces: progress, log lines and changes, in the form of each era.
+//! Notifications of a server (progress, log lines, changes) in the form of each era.
 
 use crate::json::rewrite::{self, MemberEdit};
 use crate::json::{JsonObject, ObjectWriter, RawJson};

@@ -1,4 +1,4 @@
-//! What an older revision cannot carry, taken out or put into words that it knows.
+//! Removes or rewrites what an older revision cannot carry.
 //!
 //! Members that an older revision does not define are harmless and stay: every revision allows them.
 //! Only what an older client would refuse or misread is changed.
@@ -13,13 +13,13 @@ use crate::json::rewrite::{self, MemberEdit};
 use crate::json::{JsonObject, RawJson};
 use crate::mcp::{Method, ProtocolVersion};
 
-pub use capability::client_capabilities;
-pub use elicitation::requested_schema;
-pub use sampling::{sampling_params, sampling_result};
-pub use tool::tool;
+pub(crate) use capability::client_capabilities;
+pub(crate) use elicitation::requested_schema;
+pub(crate) use sampling::{sampling_params, sampling_result};
+pub(crate) use tool::tool;
 
 /// A result without what a client of this revision cannot read.
-pub fn result(result: &JsonObject, method: &Method, version: ProtocolVersion) -> JsonObject {
+pub(crate) fn result(result: &JsonObject, method: &Method, version: ProtocolVersion) -> JsonObject {
     match method {
         Method::ToolsList => replace(result, "tools", |tools| rewrite::map(tools, |raw| tool(raw, version))),
         Method::ToolsCall => tool::call_result(result, version),

@@ -1,4 +1,4 @@
-//! What each era opens with: `initialize` and its answer, `server/discover` and its answer.
+//! How each era opens: `initialize` and `server/discover`, with their answers.
 
 use super::revision;
 use crate::json::rewrite::{self, MemberEdit};

@@ -1,4 +1,4 @@
-//! Modern forms made legacy: what a peer of an older revision expects in requests, results and errors.
+//! Translates modern requests, results and errors into the form of older revisions.
 
 use super::revision;
 use super::to_modern::is_modern_member;
@@ -11,7 +11,7 @@ use crate::rpc::{RpcError, code};
 
 /// Writes the parameters of a call for a legacy server, when [there are any](has_params): without the parts of
 /// a multi-round-trip, with the legacy `_meta`. `token` is our own progress token.
-pub fn write_params(params: &mut ObjectWriter, call: &Call, token: Option<u64>) {
+pub(crate) fn write_params(params: &mut ObjectWriter, call: &Call, token: Option<u64>) {
     if call.meta.is_sent_to_legacy(token) {
         params.object("_meta", |meta| call.meta.write_legacy(meta, token));
     }
@@ -19,7 +19,7 @@ pub fn write_params(params: &mut ObjectWriter, call: &Call, token: Option<u64>) 
 }
 
 /// Whether there are parameters for a legacy server.
-pub fn has_params(call: &Call, token: Option<u64>) -> bool {
+pub(crate) fn has_params(call: &Call, token: Option<u64>) -> bool {
     let is_carried = |member: &MemberSpan| is_carried(call, &call.params.key(*member));
     call.meta.is_sent_to_legacy(token) || call.params.members().iter().any(is_carried)
 }

@@ -1,4 +1,4 @@
-//! Legacy forms made modern: what a modern peer must find in requests, results and errors.
+//! Translates legacy requests, results and errors into the modern form.
 
 use crate::answer::{Call, CompletedResult};
 use crate::json::{JsonObject, ObjectWriter, RawJson};
@@ -9,7 +9,7 @@ use crate::rpc::{RpcError, RpcNotification, code};
 
 /// Writes the parameters of a call for a modern server: as they are, with the modern `_meta`.
 /// `token` is our own progress token.
-pub fn write_params(params: &mut ObjectWriter, call: &Call, token: Option<u64>) {
+pub(crate) fn write_params(params: &mut ObjectWriter, call: &Call, token: Option<u64>) {
     params.object("_meta", |meta| call.meta.write_modern(meta, token));
     params.members_except(&call.params, &["_meta"]);
 }

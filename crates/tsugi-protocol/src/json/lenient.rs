@@ -1,7 +1,7 @@
-//! What can still be told of text that is refused as JSON: whose answer it is, and which entries of a list are to
-//! blame for its depth. Without it one hostile entry would cost the whole list, and its caller the whole deadline.
+//! Reads what it can from text that is rejected as JSON: which call it answers, and which entries of a list are too
+//! deep. Without it one hostile entry would cost the whole list, and its caller the whole deadline.
 //!
-//! Nothing is proved here. What is made out of a skimmed text is parsed like any other.
+//! Nothing is validated here: text that comes out of it is parsed like any other.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! One JSON object seen from above: where its members are, not what is in them.
+//! An index of one JSON object: where its members are, without parsing their values.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -71,7 +71,7 @@ impl MemberSpan {
     }
 }
 
-/// A proved JSON object with the places of its members. Keys are unique: a second spelling of the
+/// A validated JSON object with the spans of its members. Keys are unique: a second spelling of the
 /// same key (also an escaped one) is refused, so that no two readers can disagree about it.
 #[derive(Debug, Clone)]
 pub struct JsonObject {
@@ -88,7 +88,7 @@ impl JsonObject {
         Self::scan(bytes)
     }
 
-    /// The members of a value that was proved before; `None` when it is not an object or repeats a key.
+    /// The members of a value that was validated before; `None` when it is not an object or repeats a key.
     pub fn of(raw: &RawJson) -> Option<Self> {
         Self::scan(raw.bytes().clone()).ok()
     }
@@ -105,12 +105,15 @@ impl JsonObject {
 
     /// Proves `bytes` to be one object, and gives the object under the first key of `path` too, the one under the
     /// second key in that, and so on, all found in the same pass. An inner object that repeats a key is not given.
-    pub fn parse_along<const N: usize>(bytes: Bytes, path: [&str; N]) -> Result<(Self, [Option<Self>; N]), ScanError> {
+    pub(crate) fn parse_along<const N: usize>(
+        bytes: Bytes,
+        path: [&str; N],
+    ) -> Result<(Self, [Option<Self>; N]), ScanError> {
         let (outer, inner) = Self::nested(bytes, path)?;
         Ok((outer, inner.map(|inner| inner.filter(|inner| inner.refuse_duplicates().is_ok()))))
     }
 
-    /// The outer object proved; the inner ones may still repeat a key.
+    /// The outer object validated; the inner ones may still repeat a key.
     fn nested<const N: usize>(bytes: Bytes, path: [&str; N]) -> Result<(Self, [Option<Self>; N]), ScanError> {
         scan::validate_utf8(&bytes)?;
         let start = opening(&bytes)?;
@@ -190,7 +193,7 @@ impl JsonObject {
 
     /// The key of a member, unescaped.
     pub fn key(&self, member: MemberSpan) -> Cow<'_, str> {
-        let text = std::str::from_utf8(&self.bytes[member.key_range()]).expect("an object was proved to be UTF-8");
+        let text = std::str::from_utf8(&self.bytes[member.key_range()]).expect("an object was validated as UTF-8");
         if !member.is_escaped() {
             return Cow::Borrowed(text);
         }
@@ -222,7 +225,7 @@ impl JsonObject {
 
     /// True when this is the key of the member.
     #[inline(always)]
-    pub fn is_key(&self, member: MemberSpan, key: &str) -> bool {
+    pub(crate) fn is_key(&self, member: MemberSpan, key: &str) -> bool {
         if member.is_escaped() {
             return self.is_escaped_key(member, key);
         }
@@ -236,7 +239,7 @@ impl JsonObject {
     }
 
     /// True when the key of the member is one of these.
-    pub fn is_one_of(&self, member: MemberSpan, keys: &[&str]) -> bool {
+    pub(crate) fn is_one_of(&self, member: MemberSpan, keys: &[&str]) -> bool {
         keys.iter().any(|key| self.is_key(member, key))
     }
 
@@ -275,10 +278,10 @@ impl JsonObject {
     }
 
     /// The string that a member's value is, unescaped; `None` when it is not a string.
-    pub fn value_str(&self, member: MemberSpan) -> Option<Cow<'_, str>> {
+    pub(crate) fn value_str(&self, member: MemberSpan) -> Option<Cow<'_, str>> {
         let value = self.value_bytes(member);
         let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        // What a proved string has that is not plain is an escape.
+        // In a validated string only escapes are not plain.
         if scan::is_plain(inner) {
             return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
         }

@@ -1,4 +1,4 @@
-//! A JSON value as the bytes it came in, proved once.
+//! A JSON value as the bytes it came in, validated once.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl RawJson {
         Ok(Self(bytes.slice(start..end)))
     }
 
-    /// Keeps bytes that the caller has already proved to be exactly one value, or has just written.
+    /// Keeps bytes that the caller has already validated as exactly one value, or has just written.
     pub(crate) fn from_validated(bytes: Bytes) -> Self {
         // Checked in debug builds only: every caller has validated these bytes.
         debug_assert!(scan::validate(&bytes).is_ok(), "not JSON: {}", String::from_utf8_lossy(&bytes));
@@ -109,7 +109,7 @@ impl RawJson {
 
     /// The text, exactly as it arrived.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("a raw value was proved to be UTF-8")
+        std::str::from_utf8(&self.0).expect("a raw value was validated as UTF-8")
     }
 
     /// True when the value is an object.

@@ -1,4 +1,4 @@
-//! Changing some members of an object or some items of an array; the rest stays byte for byte and in place.
+//! Changes some members of an object or items of an array; the rest stays byte for byte and in place.
 
 use smallvec::SmallVec;
 

@@ -1,4 +1,4 @@
-//! The proof that bytes are JSON: a strict, non-recursive scanner with a depth limit.
+//! Validates that bytes are JSON: a strict, non-recursive scanner with a depth limit.
 //!
 //! It accepts exactly what `serde_json` accepts for an ignored value (a fuzz target compares the two),
 //! but it also reports where each member of the outermost object lies, so that one pass is both the
@@ -10,7 +10,7 @@ use std::fmt;
 
 pub(super) use string::is_plain;
 use string::skip_short;
-pub use string::skip_string;
+pub(crate) use string::skip_string;
 
 /// How deep arrays and objects may nest. Deeper input is refused, not followed.
 pub const MAX_DEPTH: usize = 128;
@@ -222,7 +222,7 @@ fn after_value(bytes: &[u8], mut end: usize, nesting: &mut NestingStack) -> Scan
 }
 
 /// Where a key that was skipped ends, and where its value starts.
-pub struct KeySpan {
+pub(crate) struct KeySpan {
     /// The offset just after the key's closing quote.
     pub end: usize,
     /// The first byte of the value.
@@ -233,7 +233,7 @@ pub struct KeySpan {
 
 /// Skips `"key" :` and white space.
 #[inline]
-pub fn skip_key(bytes: &[u8], at: usize) -> ScanResult<KeySpan> {
+pub(crate) fn skip_key(bytes: &[u8], at: usize) -> ScanResult<KeySpan> {
     match bytes.get(at) {
         Some(b'"') => {}
         Some(_) => return fail(at, ScanErrorKind::Unexpected),

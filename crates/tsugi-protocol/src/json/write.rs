@@ -1,4 +1,4 @@
-//! Writing JSON by splicing: what is unchanged is copied as bytes, what is ours is put between.
+//! Writes JSON objects: unchanged members are copied as bytes, new ones are put between.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -176,7 +176,7 @@ impl ObjectWriter {
 }
 
 /// Writes `text` as a JSON string.
-pub fn write_string(out: &mut BytesMut, text: &str) {
+pub(crate) fn write_string(out: &mut BytesMut, text: &str) {
     if is_plain(text.as_bytes()) {
         out.reserve(text.len() + 2);
         out.put_u8(b'"');
@@ -189,7 +189,7 @@ pub fn write_string(out: &mut BytesMut, text: &str) {
 }
 
 /// Writes a whole number without a detour over the heap.
-pub fn write_number(out: &mut BytesMut, mut value: u64) {
+pub(crate) fn write_number(out: &mut BytesMut, mut value: u64) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     loop {

@@ -52,23 +52,23 @@ impl ClientCapabilities {
     }
 
     /// True when the client can show a form. `elicitation: {}` means forms, as 2025-06-18 wrote it.
-    pub fn has_form_elicitation(&self) -> bool {
+    pub(crate) fn has_form_elicitation(&self) -> bool {
         // An empty object is the form of 2025-06-18, which knew forms only.
         self.object.get_object("elicitation").is_some_and(|modes| modes.has("form") || !modes.has("url"))
     }
 
     /// True when the client can send the user to an address.
-    pub fn has_url_elicitation(&self) -> bool {
+    pub(crate) fn has_url_elicitation(&self) -> bool {
         self.object.get_object("elicitation").is_some_and(|modes| modes.has("url"))
     }
 
     /// True when the client lends its model.
-    pub fn has_sampling(&self) -> bool {
+    pub(crate) fn has_sampling(&self) -> bool {
         self.object.has("sampling")
     }
 
     /// True when the client lends its model together with tools.
-    pub fn has_sampling_tools(&self) -> bool {
+    pub(crate) fn has_sampling_tools(&self) -> bool {
         self.object.get_object("sampling").is_some_and(|settings| settings.has("tools"))
     }
 

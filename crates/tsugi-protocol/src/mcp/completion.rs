@@ -1,4 +1,4 @@
-//! What a completion is asked for: the prompt or the resource template it refers to.
+//! What a completion refers to: a prompt or a resource template.
 
 use crate::json::{JsonObject, ObjectWriter};
 

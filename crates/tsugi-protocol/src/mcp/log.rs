@@ -1,4 +1,4 @@
-//! How much a client wants logged.
+//! Log levels.
 
 /// A severity of RFC 5424, least severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

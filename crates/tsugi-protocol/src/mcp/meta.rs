@@ -112,7 +112,7 @@ impl RequestMeta {
     }
 
     /// Writes `_meta` for a legacy server, when [there is anything to say](Self::is_said_to_legacy).
-    pub fn write_legacy(&self, meta: &mut ObjectWriter, token: Option<u64>) {
+    pub(crate) fn write_legacy(&self, meta: &mut ObjectWriter, token: Option<u64>) {
         if let Some(token) = token {
             meta.number(PROGRESS_TOKEN, token);
         }
@@ -120,7 +120,7 @@ impl RequestMeta {
     }
 
     /// Whether there is anything to say to a legacy server.
-    pub fn is_sent_to_legacy(&self, token: Option<u64>) -> bool {
+    pub(crate) fn is_sent_to_legacy(&self, token: Option<u64>) -> bool {
         token.is_some() || !self.rest.is_empty()
     }
 

@@ -87,7 +87,7 @@ methods! {
 impl Method {
     /// The parameter that says what the request is about, where there is one. On HTTP it is also the
     /// header `Mcp-Name` for tools, prompts and resource reads.
-    pub fn subject_key(&self) -> Option<&'static str> {
+    pub(crate) fn subject_key(&self) -> Option<&'static str> {
         match self {
             Method::ToolsCall | Method::PromptsGet => Some("name"),
             Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => Some("uri"),

@@ -1,4 +1,4 @@
-//! A tool as a server describes it: the raw description, and the parts we look at.
+//! A tool as a server describes it: the raw description, and typed views of its parts.
 
 pub mod result;
 

@@ -59,7 +59,7 @@ impl ProtocolVersion {
     }
 
     /// The revision to answer an `initialize` with: the one asked for, if it is legacy and known, else our newest.
-    pub fn negotiate_legacy(requested: &str) -> Self {
+    pub(crate) fn negotiate_legacy(requested: &str) -> Self {
         Self::parse(requested).filter(|version| version.era() == Era::Legacy).unwrap_or(Self::LATEST_LEGACY)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading arguments as a type, with errors that say which argument does not fit.
+//! Reads arguments as a type, with errors that name the argument that does not fit.
 
 use std::collections::HashMap;
 

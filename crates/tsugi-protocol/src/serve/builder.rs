@@ -1,4 +1,4 @@
-//! Putting a server together.
+//! Builds an in-process server.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Completing an argument of a prompt or a template while a person types it.
+//! Completes an argument of a prompt or a template while a person types it.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! What a handler knows about its call besides the arguments, and how it speaks while it works.
+//! What a handler knows about its call besides the arguments, and how it sends notes while it works.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A handler at work inside a reply: its notes first, then its outcome; a panic is an outcome too.
+//! The reply of a running handler: its notes first, then its outcome; a panic is an outcome too.
 
 use std::collections::VecDeque;
 use std::future::Future;

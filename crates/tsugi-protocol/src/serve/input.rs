@@ -1,4 +1,4 @@
-//! Asking the client in the middle of a call, which in the modern form means ending it and being called again.
+//! Asks the client in the middle of a call, which in the modern form means ending it and being called again.
 
 use serde::de::DeserializeOwned;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What a server offers of one kind: entries found by key and listed in the order they were added.
+//! The entries of one kind that a server offers, found by key and listed in the order they were added.
 
 use std::collections::HashMap;
 use std::sync::Arc;

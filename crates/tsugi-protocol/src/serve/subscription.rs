@@ -1,4 +1,4 @@
-//! Who listens to changes, and the handle that announces them.
+//! The listeners to changes, and the handle that announces changes to them.
 //!
 //! A listener has no queue: it has a set of what changed since it last looked, which can never be larger
 //! than what it asked for. So a slow listener loses nothing that matters and holds up no other.

@@ -1,4 +1,4 @@
-//! What a server of one's own does, seen through the seam and checked against the official schema.
+//! An in-process server, seen through the seam and checked against the official schema.
 
 mod asking;
 mod listening;

@@ -1,4 +1,4 @@
-//! What a golden case can ask the era translation to do: JSON in, JSON out.
+//! The actions of golden cases of the era translation: JSON in, JSON out.
 
 use std::sync::Arc;
 

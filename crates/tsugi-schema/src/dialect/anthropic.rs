@@ -1,4 +1,4 @@
-//! Anthropic tools, and every provider that reads JSON Schema whole: the plain form with an object at its root.
+//! Anthropic tools, and every provider that reads full JSON Schema: the plain form with an object at its root.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

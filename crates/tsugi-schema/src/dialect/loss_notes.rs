@@ -1,4 +1,4 @@
-//! Says in words what a dialect cannot say in keywords, and keeps the account of it.
+//! Describes in words what a dialect cannot express in keywords, and records each loss.
 
 use serde_json::{Map, Value};
 

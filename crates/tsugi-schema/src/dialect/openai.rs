@@ -1,4 +1,4 @@
-//! OpenAI functions: strict where the schema can be said strictly, else the whole schema, not strict.
+//! OpenAI functions: strict where the schema allows it, otherwise the full schema without `strict`.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Turns the arguments a model wrote into the arguments the tool takes, by what the conversion changed.
+//! Turns a model's arguments into the tool's, following what the conversion changed.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

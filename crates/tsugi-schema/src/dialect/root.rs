@@ -1,4 +1,4 @@
-//! Makes the root of a tool's schema an object without alternatives, which every provider insists on.
+//! Makes the root of a tool's schema an object without alternatives, as every provider requires.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Puts declarations into the frame that each provider's SDK takes as it is.
+//! Wraps declarations in the form that each provider's SDK expects.
 
 use serde_json::{Map, Value, json};
 

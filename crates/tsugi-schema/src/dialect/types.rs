@@ -1,4 +1,4 @@
-//! Which types a schema is about, named or implied, and which keywords belong to which type.
+//! The types that a schema describes, named or implied, and the keywords of each type.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Merges schemas that must hold together (`allOf`), since hardly any provider understands the keyword.
+//! Merges schemas that must all hold (`allOf`), since hardly any provider understands the keyword.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Cleans one schema without its children: old drafts become 2020-12, and values of the wrong kind go.
+//! Normalizes one schema without its children: old drafts become 2020-12, and malformed keywords are dropped.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Counts the work of one check and stops it when too much was done; the validation library itself has no limit.
+//! Counts the work of one check and stops it at a limit, which the validation library lacks.
 //!
 //! The library reads the checked value only through [`super::node`], which charges here. The counter lives in a
 //! thread-local because the library builds some nodes itself and gives no place to carry a counter along. Stopping

@@ -1,4 +1,4 @@
-//! Looks over a schema before it is compiled and refuses what would cost too much, leave the document or never end.
+//! Checks a schema before it is compiled, and rejects one that would cost too much, leave the document or never end.
 
 use serde_json::{Map, Value};
 use std::collections::HashMap;

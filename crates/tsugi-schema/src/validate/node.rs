@@ -1,4 +1,4 @@
-//! A JSON value that counts each look at it: what the validation library sees in place of `serde_json::Value`.
+//! A JSON value that counts every access, given to the validation library in place of `serde_json::Value`.
 
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object, SerdeJson};

@@ -1,4 +1,4 @@
-//! What is wrong with a checked value, as data for programs and as text for models.
+//! The violations found in a value, as data for programs and as text for models.
 
 use crate::pointer::JsonPointer;
 use std::fmt;

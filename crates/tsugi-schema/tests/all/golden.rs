@@ -1,4 +1,4 @@
-//! Each fixture in each dialect, compared with files that a person has read. `UPDATE_GOLDEN=1` writes them anew.
+//! Each fixture in each dialect, compared with reviewed files. `UPDATE_GOLDEN=1` rewrites them.
 
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};

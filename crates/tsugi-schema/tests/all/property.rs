@@ -1,4 +1,4 @@
-//! What holds for every name, every argument and every schema, not only for those we thought of.
+//! Properties of all names, arguments and schemas.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The rules of each dialect, written down a second time and independently, to hold the conversion to them.
+//! The rules of each dialect, written a second time and independently, to check the conversion.
 
 use serde_json::{Map, Value};
 use tsugi_schema::dialect::SchemaDialect;

@@ -1,4 +1,4 @@
-//! Values that fit and values that do not, and the words for the difference.
+//! Values that fit, values that do not, and the messages about them.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

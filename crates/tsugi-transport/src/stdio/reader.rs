@@ -1,4 +1,4 @@
-//! Reading from a child: whole messages, as slices of the buffer that they were read into.
+//! Reads from a child: whole messages, as slices of the buffer they were read into.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which places a child may read and write: Landlock can only allow, so secrets are left out by allowing around them.
+//! Which paths a child may read and write: Landlock can only allow, so secrets are excluded by allowing around them.
 
 mod known;
 mod layout;

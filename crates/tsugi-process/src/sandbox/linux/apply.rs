@@ -1,4 +1,4 @@
-//! Confining the child, in the child, as the last thing before `execve`.
+//! Confines the child, in the child, as the last step before `execve`.
 #![allow(unsafe_code, reason = "dropping capabilities has no safe form")]
 
 use std::io;

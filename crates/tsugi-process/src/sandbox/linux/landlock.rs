@@ -1,4 +1,4 @@
-//! Landlock: which files can be reached, whether TCP can be used, and whom signals reach.
+//! Landlock: which files can be reached, whether TCP can be used, and which processes get signals.
 
 use std::{io, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Limits on memory, processes and cores: what the kernel holds, and what the guardian watches.
+//! Limits on memory, processes and cores: those the kernel enforces, and those the guardian watches.
 
 use std::{fs, io, time::Duration};
 

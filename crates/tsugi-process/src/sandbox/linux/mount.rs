@@ -1,4 +1,4 @@
-//! Mounts of a job's own: everything read-only but what it may write, and its own directories in place of shared ones.
+//! Private mounts of a job: everything read-only except what it may write, and private directories over shared ones.
 //!
 //! Landlock decides who reads and writes; it says nothing about modes, owners, times and attributes of files,
 //! which a read-only mount keeps as they are.

@@ -1,4 +1,4 @@
-//! Forms in the revision that had fewer kinds of fields.
+//! Forms in 2025-06-18, which had fewer kinds of fields.
 
 use crate::json::rewrite::{self, MemberEdit};
 use crate::json::{JsonObject, ObjectWriter, RawJson};
@@ -8,7 +8,7 @@ use crate::mcp::ProtocolVersion;
 ///
 /// 2025-06-18 knows no choice of several values, and writes the names of a choice beside it
 /// ([2025-06-18](https://modelcontextprotocol.io/specification/2025-06-18/client/elicitation#requested-schema)).
-pub fn requested_schema(schema: &RawJson, version: ProtocolVersion) -> Option<RawJson> {
+pub(crate) fn requested_schema(schema: &RawJson, version: ProtocolVersion) -> Option<RawJson> {
     if version >= ProtocolVersion::V2025_11_25 {
         return Some(schema.clone());
     }

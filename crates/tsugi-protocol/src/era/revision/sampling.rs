@@ -8,7 +8,7 @@ use crate::mcp::ProtocolVersion;
 /// The parameters of a sampling request for this revision; `None` when the revision cannot say them:
 /// tools came with 2025-11-25, sound with 2025-03-26. Messages with several blocks, which older revisions
 /// do not know, become several messages of the same role.
-pub fn sampling_params(params: &JsonObject, version: ProtocolVersion) -> Option<JsonObject> {
+pub(crate) fn sampling_params(params: &JsonObject, version: ProtocolVersion) -> Option<JsonObject> {
     if version < ProtocolVersion::V2025_11_25 && (params.has("tools") || params.has("toolChoice")) {
         return None;
     }
@@ -70,7 +70,7 @@ fn without_odd_structure(block: &RawJson) -> Option<RawJson> {
 
 /// A model's answer for a server of this revision, which before 2025-11-25 has exactly one block: several
 /// texts are joined, and of anything else the first block is kept.
-pub fn sampling_result(result: &JsonObject, version: ProtocolVersion) -> JsonObject {
+pub(crate) fn sampling_result(result: &JsonObject, version: ProtocolVersion) -> JsonObject {
     if version >= ProtocolVersion::V2025_11_25 {
         return result.clone();
     }

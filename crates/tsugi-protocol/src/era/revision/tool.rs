@@ -10,7 +10,7 @@ use crate::mcp::ProtocolVersion;
 /// Legacy revisions want `"type":"object"` at the root of `outputSchema`, and an object under each name in
 /// `properties`. A schema of another type is left out, as is the result that it would describe; `true` and
 /// `false` as schemas are written as the objects that mean the same.
-pub fn tool(tool: &RawJson, version: ProtocolVersion) -> Option<RawJson> {
+pub(crate) fn tool(tool: &RawJson, version: ProtocolVersion) -> Option<RawJson> {
     if version > ProtocolVersion::LATEST_LEGACY {
         return None;
     }

@@ -7,7 +7,7 @@ const SHORT_STRING: usize = 64;
 
 /// The offset just after the string that starts at `at` (its opening quote).
 #[inline]
-pub fn skip_string(bytes: &[u8], at: usize) -> ScanResult<usize> {
+pub(crate) fn skip_string(bytes: &[u8], at: usize) -> ScanResult<usize> {
     match skip_short(bytes, at) {
         Ok(end) => Ok(end),
         Err(at) => skip_long(bytes, at),

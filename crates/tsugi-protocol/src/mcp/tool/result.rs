@@ -1,4 +1,4 @@
-//! A tool's result as a program wants it: what it gave, or in its words why it failed.
+//! A tool's result for a program: its value, or the text of its failure.
 
 use crate::json::{JsonObject, RawJson};
 

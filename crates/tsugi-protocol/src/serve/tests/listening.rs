@@ -1,4 +1,4 @@
-//! Subscriptions: the acknowledgment first, then what changed, until someone ends it.
+//! Subscriptions: the acknowledgment first, then the changes, until the end.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! From places to mounts: what stays writable, what is covered, and what must be put back under a cover.
+//! From paths to mounts: what stays writable, what is covered, and what must be put back under a cover.
 
 use std::path::{Path, PathBuf};
 
