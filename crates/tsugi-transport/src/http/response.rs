@@ -69,9 +69,10 @@ impl HttpResponse {
 
     /// The error for a status that is not an answer.
     pub fn status_error(&self) -> TransportError {
-        let kind = TransportErrorKind::Status { status: self.status.as_u16(), retry_after: self.retry_after() };
+        let retry_after = self.retry_after();
+        let kind = TransportErrorKind::Status { status: self.status.as_u16(), retry_after };
         let error = TransportError::sent(kind, format!("the server answered {}", self.status));
-        let error = error.with_hint(status_hint(self.status));
+        let error = error.with_hint(status_hint(self.status, retry_after.is_some()));
         match self.status {
             StatusCode::UNAUTHORIZED if self.names_oauth_server() => {
                 error.with_reason(Some(FaultReason::OauthRequired))
@@ -131,12 +132,15 @@ fn too_large() -> TransportError {
     TransportError::sent(TransportErrorKind::TooLarge, format!("the answer is larger than {} MiB", MAX_BODY >> 20))
 }
 
-fn status_hint(status: StatusCode) -> Option<String> {
+fn status_hint(status: StatusCode, asks_to_wait: bool) -> Option<String> {
     let hint = match status.as_u16() {
         401 => "the server wants credentials; set `headers.Authorization` for it",
         403 => "the credentials do not allow this",
         404 => "check the path of the address",
-        429 | 503 => "the server asks to wait",
+        429 => "the server asks to wait",
+        503 if asks_to_wait => "the server asks to wait",
+        // A proxy says this of a server that is down or died at work.
+        503 => "the server is not available; its own log says why",
         _ => return None,
     };
     Some(hint.to_owned())

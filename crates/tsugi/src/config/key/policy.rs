@@ -8,7 +8,7 @@ keys! {
     INITIAL_DELAY = "initialDelay", "duration", "1s", "The longest wait before the first retry; each wait is a random part of its longest.";
     MAX_DELAY = "maxDelay", "duration", "10s", "No wait is longer.";
     BACKOFF_MULTIPLIER = "backoffMultiplier", "number", "2", "The longest wait grows by this with every retry.";
-    RETRYABLE_ERRORS = "retryableErrors", "list of error codes", "[CONNECTION_FAILED, CONNECTION_LOST, SERVER_CRASHED, SERVER_NOT_RUNNING, RATE_LIMIT_EXCEEDED, OVERLOADED]", "Which failures are worth another try. With `TIMEOUT` among them a call that may be repeated can take several times its timeout.";
+    RETRYABLE_ERRORS = "retryableErrors", "list of error codes", "[CONNECTION_FAILED, CONNECTION_LOST, SERVER_CRASHED, SERVER_NOT_RUNNING, RATE_LIMIT_EXCEEDED, OVERLOADED]", "Which failures are worth another try. A server's own error is listed by the code that its result shows, such as `EXECUTION_FAILED`, or by its JSON-RPC number. With `TIMEOUT` among them a call that may be repeated can take several times its timeout.";
 }
 
 keys! {
