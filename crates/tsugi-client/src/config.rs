@@ -308,7 +308,8 @@ pub struct ToolConfig {
 }
 
 /// What to do when a server dies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RestartPolicy {
     /// Start it again, with growing pauses.
     #[default]
@@ -318,7 +319,8 @@ pub enum RestartPolicy {
 }
 
 /// When to start a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StartPolicy {
     #[default]
     Eager,
@@ -327,7 +329,8 @@ pub enum StartPolicy {
 }
 
 /// Which era to speak with a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum EraChoice {
     #[default]
     Auto,

@@ -23,7 +23,8 @@ pub const MAX_NAME: usize = 64;
 const KEPT: usize = 55;
 
 /// How public names are formed from a server and a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ToolNaming {
     /// `server__tool`, always.
     #[default]

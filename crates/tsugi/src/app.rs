@@ -213,7 +213,7 @@ impl App {
             state_dir: self.state_directory(),
             profile,
             roots: (!start.roots.is_empty()).then(|| interactive_call::roots(&start.roots)),
-            sealer: sealer(settings.gateway.seal_key.as_ref()),
+            sealer: sealer(settings.gateway.state_key.as_ref()),
             handshake_timeout: start.handshake_timeout.unwrap_or(ManagerOptions::default().handshake_timeout),
             debug: settings.options.debug,
             ..ManagerOptions::default()

@@ -145,6 +145,8 @@ pub(crate) enum CliCommand {
     Servers(command::servers::ServersArgs),
     /// Check the configuration, and with --connect the servers
     Check(command::check::CheckArgs),
+    /// Describe the configuration, such as its JSON Schema
+    Config(command::config::ConfigArgs),
     /// Try every server, name the cause of each failure and suggest a fix
     Doctor(command::doctor::DoctorArgs),
     /// Import the servers of other programs into one tsugi.yaml
@@ -193,7 +195,7 @@ impl CliCommand {
             CliCommand::Serve(args) => args.json,
             CliCommand::Batch(_) => true,
             // Their output is machine-readable without a flag.
-            CliCommand::Stdio(_) | CliCommand::Completions(_) | CliCommand::Man(_) => false,
+            CliCommand::Stdio(_) | CliCommand::Config(_) | CliCommand::Completions(_) | CliCommand::Man(_) => false,
         };
         if is_json { OutputFormat::Json } else { OutputFormat::Text }
     }

@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod import;
@@ -50,6 +51,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Read(args) => read::run(app, args).await,
         CliCommand::Servers(args) => servers::run(app, &args).await,
         CliCommand::Check(args) => check::run(app, &args).await,
+        CliCommand::Config(args) => config::run(app, &args),
         CliCommand::Doctor(args) => doctor::run(app, &args).await,
         CliCommand::Import(args) => import::run(app, &args),
         CliCommand::Export(args) => export::run(app, &args),

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 use tsugi_protocol::answer::FaultCode;
 
 /// What happens to a value that does not fit its schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ValidationMode {
     /// It is not looked at.
     Off,
@@ -16,7 +19,7 @@ pub enum ValidationMode {
 }
 
 /// What is checked against the schemas of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ValidatePolicy {
     /// Arguments, before they are sent.
     pub arguments: ValidationMode,
@@ -33,14 +36,17 @@ impl Default for ValidatePolicy {
 
 /// When and how a call is tried again. Only calls that do no harm twice are: those that never reached the
 /// server, reads, and tools that are read-only or idempotent.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RetryPolicy {
     /// How often, after the first try. With 0, only a call that was not sent because the connection broke is tried
     /// once more.
     pub max_retries: u32,
     /// The longest wait before the first retry; each wait is a random part of its longest.
+    #[serde(serialize_with = "milliseconds")]
     pub initial_delay: Duration,
     /// No wait is longer.
+    #[serde(serialize_with = "milliseconds")]
     pub max_delay: Duration,
     /// The longest wait grows by this with every retry.
     pub backoff_multiplier: f64,
@@ -123,24 +129,28 @@ impl Default for LimitPolicy {
 }
 
 /// When a server that keeps failing is left alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct BreakerPolicy {
     /// So many failed calls within `window`, if they are at least half of all calls in it.
-    pub failures: u32,
+    pub failure_threshold: u32,
     /// The time in which failures are counted.
+    #[serde(serialize_with = "milliseconds")]
     pub window: Duration,
     /// How long it is left alone before one call may probe it; doubled with every probe that fails, up to eight times.
-    pub pause: Duration,
+    #[serde(serialize_with = "milliseconds")]
+    pub open_duration: Duration,
 }
 
 impl Default for BreakerPolicy {
     fn default() -> Self {
-        Self { failures: 5, window: Duration::from_secs(30), pause: Duration::from_secs(5) }
+        Self { failure_threshold: 5, window: Duration::from_secs(30), open_duration: Duration::from_secs(5) }
     }
 }
 
 /// How many of a server run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum InstancePolicy {
     /// One for all callers.
     #[default]
@@ -152,7 +162,8 @@ pub enum InstancePolicy {
 }
 
 /// A switch that may be left to us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AutoSwitch {
     /// As the tool's hints say.
     #[default]
@@ -161,4 +172,9 @@ pub enum AutoSwitch {
     On,
     /// No, whatever the hints say.
     Off,
+}
+
+/// Settings are shown with their durations in milliseconds, as they may be written.
+fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u128(duration.as_millis())
 }

@@ -110,7 +110,7 @@ impl CircuitBreaker {
         match &state.mode {
             BreakerMode::Closed => BreakerPermit::Pass,
             BreakerMode::Probing { because } => {
-                BreakerPermit::Refused { wait: self.policy.pause, because: because.clone() }
+                BreakerPermit::Refused { wait: self.policy.open_duration, because: because.clone() }
             }
             BreakerMode::Open { until, because } => {
                 let wait = until.saturating_duration_since(Instant::now());
@@ -146,7 +146,7 @@ impl CircuitBreaker {
         let is_closed = matches!(state.mode, BreakerMode::Closed);
         if is_probe || (is_closed && state.has_enough(&self.policy)) {
             // Every failed probe doubles the pause.
-            let pause = self.policy.pause * 2u32.pow(state.trips).min(LONGEST);
+            let pause = self.policy.open_duration * 2u32.pow(state.trips).min(LONGEST);
             state.trips = (state.trips + 1).min(LONGEST);
             state.mode = BreakerMode::Open { until: Instant::now() + pause, because: Box::new(fault.clone()) };
             self.is_closed.store(false, Relaxed);
@@ -197,7 +197,7 @@ impl BreakerState {
     fn has_enough(&self, policy: &BreakerPolicy) -> bool {
         let sum = |pick: fn(&WindowSlice) -> u32| self.parts.iter().map(pick).sum::<u32>();
         let is_half = sum(|part| part.bad) >= sum(|part| part.good);
-        sum(|part| part.events) >= policy.failures && (is_half || self.in_a_row >= policy.failures)
+        sum(|part| part.events) >= policy.failure_threshold && (is_half || self.in_a_row >= policy.failure_threshold)
     }
 }
 

@@ -248,7 +248,7 @@ async fn what_was_not_sent_is_sent_again() {
 async fn a_server_that_keeps_failing_is_left_alone_and_the_status_says_why() {
     let odd = Odd::new((0..9).map(|_| Fault::new(FaultCode::ServerCrashed, "died again")).collect());
     let mut config = config(odd.clone());
-    config.breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
+    config.breaker = Some(BreakerPolicy { failure_threshold: 1, ..BreakerPolicy::default() });
     let (manager, server) = manager(config).await;
     assert_eq!(manager.execute("go", &json!({})).await.error.unwrap().code, "SERVER_CRASHED");
     let error = manager.execute("go", &json!({})).await.error.unwrap();
@@ -270,7 +270,7 @@ async fn a_call_that_takes_too_long_counts_as_a_failure_of_the_server() {
         }))
         .build();
     let mut config = config(hanging);
-    config.breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
+    config.breaker = Some(BreakerPolicy { failure_threshold: 1, ..BreakerPolicy::default() });
     let (manager, server) = manager(config).await;
     assert_eq!(manager.execute("go", &json!({})).await.error.unwrap().code, "TIMEOUT");
     assert!(server.status().left_alone.is_some());
@@ -421,7 +421,7 @@ async fn a_call_whose_time_is_over_in_the_queue_was_not_sent_and_says_nothing_ab
         });
         let mut config = config(serve::InProcessServer::builder("slow", "1").tool(slow).build());
         config.limit = Some(LimitPolicy { in_flight: 1, queue: 10, wait: wait::PATIENCE });
-        config.breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
+        config.breaker = Some(BreakerPolicy { failure_threshold: 1, ..BreakerPolicy::default() });
         config.retry = retry.map(|policy| RetryPolicy { max_retries: 0, ..policy });
         let (_manager, server) = manager(config).await;
         let under_way = tokio::spawn(server.answer(Call::tool("slow", None)).outcome());

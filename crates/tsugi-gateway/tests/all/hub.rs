@@ -581,7 +581,7 @@ async fn the_list_of_servers_tells_what_waits_and_what_is_left_alone() {
     for key in ["waiting", "leftAlone", "sandbox", "sandboxLacks", "stopped"] {
         assert!(server.get(key).is_some(), "{key}: {server}");
     }
-    let breaker = Some(BreakerPolicy { failures: 1, ..BreakerPolicy::default() });
+    let breaker = Some(BreakerPolicy { failure_threshold: 1, ..BreakerPolicy::default() });
     let config = ServerConfig { breaker, ..ServerConfig::new("c", ConnectTarget::InProcess(marked("c"))) };
     world.manager.register(config).unwrap().ready(std::time::Duration::from_secs(60)).await.unwrap();
     world.post("/mcp/call", json!({"server": "c", "toolName": "fail", "input": {}})).await;

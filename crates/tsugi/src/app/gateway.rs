@@ -6,8 +6,8 @@ pub(crate) mod persist;
 use std::collections::HashMap;
 
 use serde_json::Value;
+use tsugi_client::ServerConfig;
 use tsugi_client::backoff::BackoffPolicy;
-use tsugi_client::{ServerConfig, StartPolicy};
 use tsugi_gateway::config::Exposure;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
 use tsugi_gateway::guard::permit::{AccessPermit, PatternError};
@@ -16,7 +16,6 @@ use tsugi_gateway::hub::page::PageLimit;
 use tsugi_gateway::hub::presentation::ServerPresentation;
 use tsugi_gateway::{GatewayConfig, GatewayLimits, HubConfig};
 use tsugi_process::StopGrace;
-use tsugi_schema::tool_name::ToolNaming;
 
 use crate::config::secret::Secret;
 use crate::config::settings::{self, ADMIN, AuthSettings, CheckedSettings, KeySettings, ServerSettings, ToolFilter};
@@ -26,15 +25,15 @@ use crate::failure::CommandFailure;
 pub(crate) fn config(settings: &CheckedSettings, keys: Vec<ApiKey>) -> GatewayConfig {
     let gateway = &settings.gateway;
     let limits = GatewayLimits {
-        body: gateway.limits.body as usize,
-        head: gateway.limits.headers as usize,
-        connections: gateway.limits.connections,
-        streams: gateway.limits.streams,
-        sessions: gateway.limits.sessions,
-        batch: gateway.limits.batch,
+        body: gateway.limits.max_body_size as usize,
+        head: gateway.limits.max_header_size as usize,
+        connections: gateway.limits.max_connections,
+        streams: gateway.limits.max_streams,
+        sessions: gateway.limits.max_sessions,
+        batch: gateway.limits.max_batch,
         parallel: settings.options.max_parallel,
-        session_idle: gateway.session_idle,
-        keep_alive: gateway.keep_alive,
+        session_idle: gateway.session_idle_timeout,
+        keep_alive: gateway.keep_alive_interval,
         ..GatewayLimits::default()
     };
     GatewayConfig {
@@ -89,10 +88,7 @@ fn is_everything(filter: &ToolFilter) -> bool {
 /// A server's settings for as long as the gateway runs: it starts when the configuration says so, and is never
 /// given up.
 pub(crate) fn lasting(config: ServerConfig, server: &ServerSettings) -> ServerConfig {
-    let start = match server.start {
-        settings::Start::Eager => StartPolicy::Eager,
-        settings::Start::Lazy => StartPolicy::Lazy,
-    };
+    let start = server.start;
     let mut job = config.job.clone();
     job.0.grace = StopGrace::default();
     ServerConfig { start, backoff: BackoffPolicy::default(), job, ..config }
@@ -100,7 +96,7 @@ pub(crate) fn lasting(config: ServerConfig, server: &ServerSettings) -> ServerCo
 
 /// How the servers are shown together.
 pub(crate) fn hub(all: &CheckedSettings, servers: &[&ServerSettings]) -> Result<HubConfig, CommandFailure> {
-    let naming = naming(all.gateway.naming);
+    let naming = all.gateway.naming;
     let mut shapes = HashMap::new();
     for server in servers {
         if let Some(shape) = shape(server).map_err(|error| CommandFailure::usage(error.to_string()))? {
@@ -109,17 +105,9 @@ pub(crate) fn hub(all: &CheckedSettings, servers: &[&ServerSettings]) -> Result<
     }
     let settings = servers.iter().map(|server| (server.name.clone(), shown(server, &all.secrets))).collect();
     let limits = &all.gateway.limits;
-    let page = PageLimit { items: limits.page_items, bytes: usize::try_from(limits.page_bytes).unwrap_or(usize::MAX) };
+    let page =
+        PageLimit { items: limits.max_page_items, bytes: usize::try_from(limits.max_page_size).unwrap_or(usize::MAX) };
     Ok(HubConfig { naming, shapes, settings, page, ..HubConfig::default() })
-}
-
-/// How names are formed, in the words of the library.
-pub(crate) fn naming(naming: settings::Naming) -> ToolNaming {
-    match naming {
-        settings::Naming::Prefix => ToolNaming::Prefix,
-        settings::Naming::PrefixOnConflict => ToolNaming::PrefixOnConflict,
-        settings::Naming::Bare => ToolNaming::Bare,
-    }
 }
 
 /// The settings as people may read them. What is secret in one place is hidden wherever else it stands.
@@ -148,7 +136,7 @@ pub(super) fn shape(server: &ServerSettings) -> Result<Option<ServerPresentation
     let hidden = server.tools.iter().filter(|(_, tool)| tool.hidden).map(|(name, _)| globset::escape(name));
     let deny: Vec<String> = server.filter.deny.iter().cloned().chain(hidden).collect();
     let shape = ServerPresentation::new(&server.filter.allow, &deny)?;
-    let shape = server.naming.into_iter().fold(shape, |shape, own| shape.named(naming(own)));
+    let shape = server.naming.into_iter().fold(shape, |shape, own| shape.named(own));
     let shape = if server.instructions { shape } else { shape.silent() };
     Ok(Some(server.tools.iter().fold(shape, |shape, (own, tool)| {
         let shape = tool.rename.iter().fold(shape, |shape, shown| shape.rename(own, shown));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tsugi_client::backoff::BackoffPolicy;
 use tsugi_client::config::{JobSettings, LimitPolicy};
-use tsugi_client::{ConnectTarget, EraChoice, RestartPolicy, ServerConfig, StartPolicy};
+use tsugi_client::{ConnectTarget, EraChoice, ServerConfig, StartPolicy};
 use tsugi_process::{JobCommand, JobOptions, SecretMask, StopGrace};
 use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_protocol::mcp::{Era, ProtocolVersion};
@@ -34,22 +34,19 @@ pub(super) fn config(server: &ServerSettings, redact: SecretMask, boards: &PmBoa
         timeout: Some(server.timeout),
         max_timeout: server.max_timeout,
         tools: server.tools.iter().map(|(name, tool)| (name.clone(), policy::tool(tool))).collect(),
-        restart: match server.restart {
-            settings::Restart::OnFailure => RestartPolicy::OnFailure,
-            settings::Restart::Never => RestartPolicy::Never,
-        },
+        restart: server.restart,
         backoff: BackoffPolicy { max_retries: Some(MOST_FAILURES), ..BackoffPolicy::default() },
         // Only servers that are needed are registered at all, so each is needed at once.
         start: StartPolicy::Eager,
         era: era(server),
         legacy_version: version(server).filter(|version| version.era() == Era::Legacy),
         job: JobSettings(JobOptions { redact, grace, ..JobOptions::default() }),
-        validate: policy::validate(server.validate),
-        retry: Some(policy::retry(&server.retry)),
+        validate: server.validate,
+        retry: Some(server.retry.clone()),
         cache: policy::cache(&server.cache),
-        breaker: server.breaker.map(policy::breaker),
+        breaker: server.breaker,
         limit: Some(LimitPolicy { in_flight: server.max_in_flight, ..LimitPolicy::default() }),
-        instances: policy::instances(server.instances),
+        instances: server.instances,
         max_connections: server.max_connections,
         idle_timeout: server.idle_timeout,
         handshake_timeout: server.package_runner().filter(|_| server.offline_runner().is_none()).map(|_| DOWNLOAD),
@@ -60,9 +57,9 @@ pub(super) fn config(server: &ServerSettings, redact: SecretMask, boards: &PmBoa
 /// A revision that is asked for decides the era where nothing else does.
 fn era(server: &ServerSettings) -> EraChoice {
     match (server.era, version(server).map(ProtocolVersion::era)) {
-        (settings::EraChoice::Modern, _) | (settings::EraChoice::Auto, Some(Era::Modern)) => EraChoice::Modern,
-        (settings::EraChoice::Legacy, _) | (settings::EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
-        (settings::EraChoice::Auto, None) => EraChoice::Auto,
+        (EraChoice::Auto, Some(Era::Modern)) => EraChoice::Modern,
+        (EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
+        (written, _) => written,
     }
 }
 
@@ -128,8 +125,8 @@ mod tests {
     #[test]
     fn what_is_written_about_a_server_reaches_the_library() {
         assert_eq!(configured("breaker: off").breaker, None);
-        let breaker = BreakerPolicy { failures: 2, ..BreakerPolicy::default() };
-        assert_eq!(configured("breaker: {failures: 2}").breaker, Some(breaker));
+        let breaker = BreakerPolicy { failure_threshold: 2, ..BreakerPolicy::default() };
+        assert_eq!(configured("breaker: {failureThreshold: 2}").breaker, Some(breaker));
         let tool = configured("tools: {t: {validate: {arguments: off}}}").tools["t"].clone();
         assert_eq!(
             tool.validate,

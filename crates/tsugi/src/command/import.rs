@@ -11,8 +11,9 @@ use crate::cli::NoServerFlags;
 use crate::config::adapter::write::{ExistingServers, ImportOutput, SECRETS_FILE, write};
 use crate::config::adapter::{self, ClientProgram, ImportContext, ImportedFile};
 use crate::config::document::{ConfigDocument, ConfigNode};
-use crate::config::key::root;
+use crate::config::key::schema;
 use crate::config::problem::ConfigProblem;
+use crate::config::settings::root;
 use crate::config::{env, file as config_file};
 use crate::failure::CommandFailure;
 use crate::output::OutputFormat;
@@ -223,6 +224,22 @@ pub(super) fn save(app: &App, path: &Path, text: &str, output: &ImportOutput) ->
     atomic_file::replace(path, text.as_bytes()).map_err(unwritable(path))?;
     app.output.message(|paint| paint.faint(format!("wrote {}", path.display())));
     Ok(ImportFiles { file: path.to_owned(), secrets: (!output.secrets.is_empty()).then_some(secrets) })
+}
+
+/// The text of a new configuration, with the comment that lets editors complete and check it.
+pub(super) fn with_schema(yaml: &str) -> String {
+    format!("{}{yaml}", schema::COMMENT)
+}
+
+/// Writes the schema beside a configuration. A file is used because it works offline and in every clone.
+pub(super) fn save_schema(app: &App, config: &Path) -> Result<(), CommandFailure> {
+    let path = config.with_file_name(schema::FILE);
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(|error| atomic_file::unwritable(directory, &error))?;
+    }
+    atomic_file::replace(&path, schema::text().as_bytes()).map_err(|error| atomic_file::unwritable(&path, &error))?;
+    app.output.message(|paint| paint.faint(format!("wrote {} for editors", path.display())));
+    Ok(())
 }
 
 /// Keeps the secrets out of a repository, and says so.

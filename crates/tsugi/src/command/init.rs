@@ -250,7 +250,10 @@ fn report_outcomes(app: &App, plan: &ScopePlan) {
 impl ScopePlan {
     fn save(&self, app: &App) -> Result<import::ImportFiles, CommandFailure> {
         match &self.write {
-            ConfigWrite::Whole => save(app, &self.path, &self.output.yaml, &self.output),
+            ConfigWrite::Whole => {
+                import::save_schema(app, &self.path)?;
+                save(app, &self.path, &import::with_schema(&self.output.yaml), &self.output)
+            }
             ConfigWrite::Merge(document) => save(app, &self.path, &self.output.merged_into(document)?, &self.output),
             ConfigWrite::Keep => Ok(import::ImportFiles { file: self.path.clone(), secrets: None }),
         }

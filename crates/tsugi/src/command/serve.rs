@@ -292,7 +292,7 @@ impl<'a> RunningGateway<'a> {
 
     /// Lets running calls finish, then stops the servers. A second signal ends at once.
     async fn stop(self, signals: &mut ServiceSignals) -> CommandExit {
-        let grace = self.loaded.settings.gateway.drain;
+        let grace = self.loaded.settings.gateway.drain_timeout;
         self.app.output.message(|paint| paint.faint(stopping(grace)));
         // Calls first: a server that is stopped would cut them.
         let ended = async {

@@ -45,7 +45,7 @@ pub(crate) async fn run(app: &App, _: &StdioArgs) -> Result<CommandExit, Command
     let answer = endpoint(app, &loaded, &hub).answer;
     let (stop, stopped) = oneshot::channel();
     let (input, output) = (stream::input(), stream::output());
-    let (limits, grace) = (gateway::config(&loaded.settings, Vec::new()).limits, loaded.settings.gateway.drain);
+    let (limits, grace) = (gateway::config(&loaded.settings, Vec::new()).limits, loaded.settings.gateway.drain_timeout);
     let talk = face::stdio::run_until(answer, limits, input, output, stopped.map(|_| ()), grace);
     let ended = tokio::select! {
         ended = talk => ended.map(|()| CommandExit::Success),

@@ -11,7 +11,7 @@ use tsugi_schema::dialect::{self, ConvertedTool, NamedTool, OpenAiStyle, SchemaD
 use tsugi_schema::tool_name::{NameMap, ToolNaming, ToolTarget};
 
 use super::first_line;
-use crate::app::{App, gateway, is_offered, shown};
+use crate::app::{App, is_offered, shown};
 use crate::config::layer::{ConfigOrigin, LoadedConfig};
 use crate::failure::CommandFailure;
 use crate::locate::reach_all;
@@ -125,7 +125,7 @@ fn naming(loaded: &LoadedConfig, server: &str) -> ToolNaming {
         return ToolNaming::PrefixOnConflict;
     }
     let own = loaded.settings.servers.iter().find(|settings| settings.name == server).and_then(|own| own.naming);
-    gateway::naming(own.unwrap_or(loaded.settings.gateway.naming))
+    own.unwrap_or(loaded.settings.gateway.naming)
 }
 
 fn convert(

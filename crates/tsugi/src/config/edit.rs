@@ -7,8 +7,8 @@ mod block;
 mod flow;
 
 use super::document::{ConfigDocument, ConfigNode, DocumentFormat, NodeEntry, NodeValue};
-use super::key::root;
 use super::problem::{ConfigProblem, ConfigProblems};
+use super::settings::root;
 
 /// A server that is to be written.
 #[derive(Debug, Clone)]

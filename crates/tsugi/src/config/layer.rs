@@ -220,7 +220,7 @@ mod tests {
         let alone = load_pairs(ConfigSelection::default(), &pairs[..1]).unwrap().settings.servers;
         assert!(alone.iter().all(|server| server.tools.is_empty()));
         let bad = load_pairs(ConfigSelection::default(), &[pairs[0], ("MCP_QUIET", "no name")]).unwrap_err();
-        assert!(bad.to_string().contains("`quiet` cannot be `no name`"), "{bad}");
+        assert!(bad.to_string().contains("`quietTools` cannot be `no name`"), "{bad}");
     }
 
     #[test]

@@ -5,10 +5,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tsugi_process::{CacheAccess, Isolation, NetworkAccess};
+use tsugi_client::config::{AutoSwitch, EraChoice, InstancePolicy, RestartPolicy, StartPolicy, ValidationMode};
+use tsugi_process::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy};
+use tsugi_protocol::answer::FaultCode;
+use tsugi_schema::tool_name::ToolNaming;
 
 use super::key::nearest;
-use super::settings::{BuiltinServer, EraChoice, Naming, RemoteTransport, Restart, Start, Strictness, Tri};
+use super::settings::{BuiltinServer, RemoteTransport};
 
 /// What a value should have been.
 #[derive(Debug, PartialEq, Eq)]
@@ -130,8 +133,67 @@ pub(crate) fn glob(text: &str) -> ParseResult<String> {
 
 /// A protocol revision.
 pub(crate) fn revision(text: &str) -> ParseResult<String> {
-    const KNOWN: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
-    if KNOWN.contains(&text) { Ok(text.to_owned()) } else { expected(format!("one of {}", KNOWN.join(", "))) }
+    if REVISIONS.contains(&text) { Ok(text.to_owned()) } else { expected(format!("one of {}", REVISIONS.join(", "))) }
+}
+
+/// The revisions of the protocol that tsugi speaks.
+pub(crate) const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+
+/// A host that requests may name.
+pub(crate) fn host(text: &str) -> ParseResult<String> {
+    let is_host = !text.is_empty() && !text.contains(['/', '@', ' ']);
+    if is_host { Ok(text.to_owned()) } else { expected("a host name, with a port if needed") }
+}
+
+/// A web origin.
+pub(crate) fn origin(text: &str) -> ParseResult<String> {
+    match url::Url::parse(text) {
+        Ok(url) if url.path() == "/" && url.query().is_none() && url.has_host() => {
+            Ok(url.origin().ascii_serialization())
+        }
+        _ => expected("an origin such as `https://example.com`"),
+    }
+}
+
+/// A tool's name as the protocol wants it, or with the slash that some servers use.
+pub(crate) fn tool_name(text: &str) -> ParseResult<String> {
+    let allowed = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-' | '/');
+    let is_name = !text.is_empty() && text.len() <= 128 && text.chars().all(allowed);
+    if is_name { Ok(text.to_owned()) } else { expected("1 to 128 letters, digits, `.`, `_`, `-` or `/`") }
+}
+
+/// A code as tool results show it, or the number of a server's own JSON-RPC error.
+pub(crate) fn error_code(text: &str) -> ParseResult<String> {
+    let codes = FaultCode::ALL.iter().map(|code| code.as_str());
+    if text.parse::<i64>().is_ok() || codes.clone().any(|code| code == text) {
+        return Ok(text.to_owned());
+    }
+    let hint = nearest(&text.to_ascii_uppercase(), codes).map(|near| format!("did you mean `{near}`?"));
+    let what = "an error code such as `TIMEOUT` or `EXECUTION_FAILED`, or a JSON-RPC number such as `-32603`".into();
+    Err(ExpectedValue { what, hint })
+}
+
+/// An amount of memory.
+pub(crate) fn memory_size(text: &str) -> ParseResult<MemorySize> {
+    size(text).map(MemorySize)
+}
+
+/// The words for a sandbox that is not a map.
+pub(crate) fn sandbox_word(text: &str) -> ParseResult<SandboxPolicy> {
+    match text {
+        "off" | "false" | "no" => Ok(SandboxPolicy::Off),
+        "default" | "on" | "true" | "yes" => Ok(SandboxPolicy::Default),
+        _ => expected("`off`, `default`, or a map"),
+    }
+}
+
+/// The words for instances that are not a pool.
+pub(crate) fn instances_word(text: &str) -> ParseResult<InstancePolicy> {
+    match text {
+        "shared" => Ok(InstancePolicy::Shared),
+        "per-session" => Ok(InstancePolicy::PerSession),
+        _ => expected("`shared`, `per-session`, or a map such as `{pool: 4}`"),
+    }
 }
 
 /// A server's name.
@@ -160,6 +222,8 @@ pub(crate) fn tidy_name(text: &str) -> String {
 pub(crate) trait ConfigKeyword: Copy + 'static {
     /// The words and what they mean.
     const WORDS: &'static [(&'static str, Self)];
+    /// The words alone.
+    const NAMES: &'static [&'static str];
 }
 
 /// One of a few words.
@@ -176,21 +240,22 @@ macro_rules! words {
     ($($type:ident: $($word:literal => $variant:ident),+;)+) => {
         $(impl ConfigKeyword for $type {
             const WORDS: &'static [(&'static str, Self)] = &[$(($word, $type::$variant)),+];
+            const NAMES: &'static [&'static str] = &[$($word),+];
         })+
     };
 }
 
 words! {
-    Restart: "on-failure" => OnFailure, "never" => Never;
-    Start: "eager" => Eager, "lazy" => Lazy;
-    Naming: "prefix" => Prefix, "prefix-on-conflict" => PrefixOnConflict, "bare" => Bare;
+    RestartPolicy: "on-failure" => OnFailure, "never" => Never;
+    StartPolicy: "eager" => Eager, "lazy" => Lazy;
+    ToolNaming: "prefix" => Prefix, "prefix-on-conflict" => PrefixOnConflict, "bare" => Bare;
     EraChoice: "auto" => Auto, "modern" => Modern, "legacy" => Legacy;
-    Strictness: "off" => Off, "warn" => Warn, "enforce" => Enforce;
+    ValidationMode: "off" => Off, "warn" => Warn, "enforce" => Enforce;
     NetworkAccess: "none" => None, "loopback" => Loopback, "all" => All;
     CacheAccess: "none" => None, "read" => Read, "write" => Write;
     Isolation: "auto" => Auto, "standard" => Standard, "strict" => Strict;
     BuiltinServer: "pm" => Pm, "demo" => Demo;
-    Tri: "auto" => Auto, "on" => On, "true" => On, "yes" => On, "off" => Off, "false" => Off, "no" => Off;
+    AutoSwitch: "auto" => Auto, "on" => On, "true" => On, "yes" => On, "off" => Off, "false" => Off, "no" => Off;
     RemoteTransport: "auto" => Auto, "http" => Http, "streamable-http" => Http, "streamableHttp" => Http,
         "sse" => Sse, "rpc" => Rpc, "websocket" => Websocket, "ws" => Websocket;
 }
@@ -240,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_near_word_is_suggested() {
-        let error = keyword::<Restart>("onfailure").unwrap_err();
+        let error = keyword::<RestartPolicy>("onfailure").unwrap_err();
         assert_eq!(error.hint.as_deref(), Some("did you mean `on-failure`?"));
     }
 

@@ -1,19 +1,19 @@
 //! Turns what the user wrote into settings that are checked and complete, or into all of its problems.
 
-mod gateway;
-mod options;
-mod policy;
-mod reader;
-mod server;
+pub(super) mod gateway;
+pub(super) mod options;
+pub(super) mod policy;
+pub(super) mod reader;
+pub(super) mod server;
 
 use std::path::Path;
 
 use super::document::{ConfigDocument, ConfigNode, NodeEntry, NodeValue, SourceText};
 use super::env::{Environment, VariableExpander};
-use super::key::{SettingKey, root};
+use super::key::SettingKey;
 use super::problem::{ConfigProblem, ConfigProblems};
 use super::secret::Secret;
-use super::settings::{CheckedSettings, OptionSettings, ServerSettings};
+use super::settings::{CheckedSettings, OptionSettings, ServerSettings, root};
 use reader::{SettingsReader, SettingsSection};
 
 /// Settings, with what should be said about them although they can be used.
@@ -27,7 +27,7 @@ pub(crate) struct ResolvedConfig {
 
 /// Who wrote an entry, and so what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EntryTrust {
+pub(super) enum EntryTrust {
     /// The person who runs us, in a file or on the command line.
     Own,
     /// Someone over the network: no variable is expanded, no file is read.

@@ -58,7 +58,7 @@ fn the_revision_that_is_asked_for_is_offered_first() {
 #[test]
 fn a_batch_obeys_the_limits_of_the_configuration() {
     let world = World::new();
-    let serving = serve(&world, "servers: [{name: demo, builtin: demo}]\ngateway: {limits: {batch: 2}}\n");
+    let serving = serve(&world, "servers: [{name: demo, builtin: demo}]\ngateway: {limits: {maxBatch: 2}}\n");
     let batch = |count: usize| json!({"calls": vec![json!({"toolName": "echo", "input": {"message": "x"}}); count]});
     let status = |count: usize| status(&serving, "POST", "/mcp/batch", &batch(count).to_string());
     assert_eq!((status(2), status(3)), (200, 400));
@@ -124,7 +124,7 @@ fn is_taken_up_elsewhere(gateway: Value) -> bool {
 
 #[test]
 fn a_call_that_waits_is_taken_up_by_another_gateway_with_the_same_seal_key() {
-    assert!(is_taken_up_elsewhere(json!({"sealKey": "0123456789-0123456789-0123456789"})));
+    assert!(is_taken_up_elsewhere(json!({"stateKey": "0123456789-0123456789-0123456789"})));
     assert!(!is_taken_up_elsewhere(json!({})), "without a key of its own every start has another one");
 }
 

@@ -139,7 +139,7 @@ fn a_running_call_ends_well_when_it_is_told_to_stop_and_new_ones_are_refused() {
 #[test]
 fn a_batch_obeys_the_limit_of_the_configuration() {
     let world = World::new();
-    let text = "servers: [{name: demo, builtin: demo}]\ngateway: {limits: {batch: 2}}\n";
+    let text = "servers: [{name: demo, builtin: demo}]\ngateway: {limits: {maxBatch: 2}}\n";
     let config = world.write("tsugi.yaml", text);
     let mut child = world.spawn(&["stdio", "--config", config.to_str().unwrap()]);
     let mut input = child.stdin.take().unwrap();

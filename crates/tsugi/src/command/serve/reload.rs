@@ -164,8 +164,8 @@ fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec
     let (before, after) = (&old.gateway, &new.gateway);
     // The page size belongs to the hub, which applies it.
     let limits = LimitSettings {
-        page_items: before.limits.page_items,
-        page_bytes: before.limits.page_bytes,
+        max_page_items: before.limits.max_page_items,
+        max_page_size: before.limits.max_page_size,
         ..after.limits.clone()
     };
     let differs = [
@@ -174,9 +174,9 @@ fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec
         ("gateway.allowedHosts", before.allowed_hosts != after.allowed_hosts),
         ("gateway.allowedOrigins", before.allowed_origins != after.allowed_origins),
         ("gateway.limits", before.limits != limits),
-        ("gateway.sessionIdle", before.session_idle != after.session_idle),
-        ("gateway.keepAlive", before.keep_alive != after.keep_alive),
-        ("gateway.sealKey", before.seal_key != after.seal_key),
+        ("gateway.sessionIdleTimeout", before.session_idle_timeout != after.session_idle_timeout),
+        ("gateway.keepAliveInterval", before.keep_alive_interval != after.keep_alive_interval),
+        ("gateway.stateKey", before.state_key != after.state_key),
         ("gateway.dashboard", before.dashboard != after.dashboard),
         ("gateway.metrics", before.metrics != after.metrics),
         ("options.maxParallel", old.options.max_parallel != new.options.max_parallel),
@@ -205,12 +205,15 @@ mod tests {
         for (text, expected) in [
             ("gateway: {listen: 127.0.0.1:1, insecure: yes}", &["gateway.listen", "gateway.insecure"][..]),
             ("gateway: {dashboard: off, metrics: off}", &["gateway.dashboard", "gateway.metrics"]),
-            ("gateway: {limits: {body: 1MiB}, keepAlive: 1s}", &["gateway.limits", "gateway.keepAlive"]),
+            (
+                "gateway: {limits: {maxBodySize: 1MiB}, keepAliveInterval: 1s}",
+                &["gateway.limits", "gateway.keepAliveInterval"],
+            ),
             ("options: {maxParallel: 2, maxInFlight: 3}", &["options.maxParallel", "options.maxInFlight"]),
             ("options: {maxConnections: 4}", &["options.maxConnections"]),
             ("options: {inputPatience: 9s}", &["options.inputPatience"]),
-            ("gateway: {sealKey: 0123456789-0123456789-0123456789}", &["gateway.sealKey"]),
-            ("gateway: {naming: bare, drain: 1s, adminApi: {enabled: no}, limits: {pageItems: 5}}", &[]),
+            ("gateway: {stateKey: 0123456789-0123456789-0123456789}", &["gateway.stateKey"]),
+            ("gateway: {naming: bare, drainTimeout: 1s, adminApi: {enabled: no}, limits: {maxPageItems: 5}}", &[]),
             ("options: {timeout: 1s, cache: on}", &[]),
         ] {
             assert_eq!(settings_needing_restart(&old, &settings(text)), expected, "{text}");

@@ -6,7 +6,7 @@ use super::ClientProgram;
 use super::draft::strings;
 use super::translate::{is_name, references};
 use crate::config::document::{ConfigDocument, ConfigNode, NodeValue};
-use crate::config::key::{root, server};
+use crate::config::settings::{root, server};
 use crate::config::yaml_text::quoted;
 
 /// A program's file, and what could not be said in it.

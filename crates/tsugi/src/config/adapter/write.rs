@@ -9,9 +9,9 @@ use super::{ClientProgram, ImportedFile};
 use crate::config::document::{ConfigDocument, ConfigNode, NodeValue};
 use crate::config::edit::{self, NewServer};
 use crate::config::env::assignment;
-use crate::config::key::{root, server};
 use crate::config::problem::ConfigProblems;
 use crate::config::secret::Secret;
+use crate::config::settings::{root, server};
 use crate::config::yaml_text::{list, scalar};
 
 /// The name of the environment file.
@@ -205,7 +205,7 @@ impl ExistingServers {
         let node = entries.iter().find(|entry| root::SERVERS.is_called(&entry.key)).map(|entry| &entry.node);
         let of_item = |node: &ConfigNode, name: &str| {
             let says = |key: &str, word: &str| node.get(key).and_then(ConfigNode::text) == Some(word);
-            let is_off = says(server::DISABLED.name, "true") || says("enabled", "false");
+            let is_off = says(server::DISABLED.name, "true");
             (name.to_owned(), target(&node.to_json()), !is_off)
         };
         let servers = match node.map(|node| &node.value) {

@@ -47,7 +47,7 @@ pub(super) fn from_urls(value: &str, quiet: &str) -> ConfigDocument {
 fn quiet_part(names: &str, span: SourceSpan) -> Option<NodeEntry> {
     let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
     let items: Vec<ConfigNode> = names.map(|name| scalar(name, span)).collect();
-    (!items.is_empty()).then(|| entry("quiet", ConfigNode { span, value: NodeValue::List(items) }))
+    (!items.is_empty()).then(|| entry("quietTools", ConfigNode { span, value: NodeValue::List(items) }))
 }
 
 /// The host; with its port where two have the same host; with a number where even that is taken.

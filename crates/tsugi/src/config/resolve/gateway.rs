@@ -4,15 +4,15 @@ use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
 
 use super::reader::{SettingsReader, SettingsSection};
 use crate::config::document::ConfigNode;
-use crate::config::key::{SettingKey, admin, api_key, auth, gateway, limits};
-use crate::config::parse::{self, ParseResult, expected};
+use crate::config::key::Setting;
 use crate::config::secret::Secret;
 use crate::config::settings::{
-    ADMIN, AdminSettings, AuthSettings, GatewaySettings, KeySettings, LimitSettings, OptionSettings, ToolFilter,
+    ADMIN, AdminSettings, AuthSettings, GatewaySettings, KeySettings, LimitSettings, OptionSettings, ToolFilter, admin,
+    api_key, auth, gateway, limits,
 };
 
 /// As long as the key that is made of it.
-const SHORTEST_SEAL_KEY: usize = 32;
+const SHORTEST_STATE_KEY: usize = 32;
 
 /// Reads `gateway`.
 pub(super) fn read(
@@ -21,39 +21,10 @@ pub(super) fn read(
     options: &OptionSettings,
 ) -> GatewaySettings {
     let section = SettingsSection::open(reader, node, &gateway::TABLE);
-    GatewaySettings {
-        listen: reader.or_default(&section, &gateway::LISTEN, parse::address),
-        insecure: reader.or_default(&section, &gateway::INSECURE, parse::flag),
-        naming: reader.optional(&section, &gateway::NAMING, parse::keyword).unwrap_or(options.naming),
-        allowed_hosts: reader.list_or_default(&section, &gateway::ALLOWED_HOSTS, host),
-        allowed_origins: reader.list_or_default(&section, &gateway::ALLOWED_ORIGINS, origin),
-        auth: section.get(&gateway::AUTH).map(|node| read_auth(reader, node)).unwrap_or_default(),
-        limits: read_limits(reader, section.get(&gateway::LIMITS)),
-        drain: reader.or_default(&section, &gateway::DRAIN, parse::duration),
-        session_idle: reader.or_default(&section, &gateway::SESSION_IDLE, parse::positive_duration),
-        keep_alive: reader.or_default(&section, &gateway::KEEP_ALIVE, parse::positive_duration),
-        seal_key: section.get(&gateway::SEAL_KEY).and_then(|node| read_seal_key(reader, node)),
-        admin_api: read_admin(reader, section.get(&gateway::ADMIN_API)),
-        dashboard: reader.or_default(&section, &gateway::DASHBOARD, parse::flag),
-        metrics: reader.or_default(&section, &gateway::METRICS, parse::flag),
-    }
+    gateway(reader, &section, options)
 }
 
-fn host(text: &str) -> ParseResult<String> {
-    let is_host = !text.is_empty() && !text.contains(['/', '@', ' ']);
-    if is_host { Ok(text.to_owned()) } else { expected("a host name, with a port if needed") }
-}
-
-fn origin(text: &str) -> ParseResult<String> {
-    match url::Url::parse(text) {
-        Ok(url) if url.path() == "/" && url.query().is_none() && url.has_host() => {
-            Ok(url.origin().ascii_serialization())
-        }
-        _ => expected("an origin such as `https://example.com`"),
-    }
-}
-
-fn read_auth(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> AuthSettings {
+pub(in crate::config) fn read_auth(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> AuthSettings {
     let section = SettingsSection::open(reader, Some(node), &auth::TABLE);
     let keys = section.get(&auth::KEYS).map(|node| read_keys(reader, node)).unwrap_or_default();
     if section.get(&auth::KEYS).is_none() && section.get(&auth::ADMIN_KEY).is_none() {
@@ -90,10 +61,10 @@ fn read_secret(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Sec
 }
 
 /// A key that can be guessed would let a caller make up states of its own.
-fn read_seal_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Secret> {
+pub(in crate::config) fn read_state_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Secret> {
     let secret = read_secret(reader, node)?;
-    if secret.expose().len() < SHORTEST_SEAL_KEY {
-        let message = format!("`sealKey` must have at least {SHORTEST_SEAL_KEY} characters");
+    if secret.expose().len() < SHORTEST_STATE_KEY {
+        let message = format!("`stateKey` must have at least {SHORTEST_STATE_KEY} characters");
         let problem = reader.source.problem(node.span, message).with_hint("`openssl rand -hex 32` makes one");
         reader.problems.push(problem);
     }
@@ -112,11 +83,11 @@ fn read_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<KeySet
     Some(KeySettings {
         role: read_role(reader, &section),
         filter: ToolFilter {
-            allow: reader.list_or_default(&section, &api_key::ALLOW, parse::glob),
-            deny: reader.list_or_default(&section, &api_key::DENY, parse::glob),
+            allow: reader.list_or_default(&section, &api_key::ALLOW),
+            deny: reader.list_or_default(&section, &api_key::DENY),
         },
-        per_minute: reader.optional(&section, &api_key::PER_MINUTE, parse::positive),
-        max_in_flight: reader.optional(&section, &api_key::MAX_IN_FLIGHT, parse::positive),
+        per_minute: reader.optional(&section, &api_key::PER_MINUTE),
+        max_in_flight: reader.optional(&section, &api_key::MAX_IN_FLIGHT),
         name: name?,
         digest: key.map(|key| SecretDigest::of(key.expose())).or(hash)?,
     })
@@ -133,8 +104,8 @@ fn read_hash(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Secre
 }
 
 fn read_role(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> KeyRole {
-    let is_admin = reader.or_default(section, &api_key::ADMIN, parse::flag);
-    let is_reader = reader.or_default(section, &api_key::READ_ONLY, parse::flag);
+    let is_admin = reader.or_default(section, &api_key::ADMIN);
+    let is_reader = reader.or_default(section, &api_key::READ_ONLY);
     if let (true, true, Some(node)) = (is_admin, is_reader, section.get(&api_key::READ_ONLY)) {
         reader.problem(node, "a key that only looks cannot be one that controls: take out `readOnly` or `admin`");
     }
@@ -150,32 +121,20 @@ fn required(
     reader: &mut SettingsReader<'_>,
     node: &ConfigNode,
     section: &SettingsSection<'_>,
-    key: &'static SettingKey,
+    key: &'static Setting<String>,
 ) -> Option<String> {
     if section.get(key).is_none() {
         reader.problem(node, format!("`{}` is missing here", key.name));
     }
-    reader.optional(section, key, |text| Ok(text.to_owned()))
+    reader.optional(section, key)
 }
 
-fn read_limits(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -> LimitSettings {
+pub(in crate::config) fn read_limits(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -> LimitSettings {
     let section = SettingsSection::open(reader, node, &limits::TABLE);
-    LimitSettings {
-        body: reader.or_default(&section, &limits::BODY, parse::size),
-        headers: reader.or_default(&section, &limits::HEADERS, parse::size),
-        connections: reader.or_default(&section, &limits::CONNECTIONS, parse::positive),
-        streams: reader.or_default(&section, &limits::STREAMS, parse::positive),
-        sessions: reader.or_default(&section, &limits::SESSIONS, parse::positive),
-        batch: reader.or_default(&section, &limits::BATCH, parse::positive),
-        page_items: reader.or_default(&section, &limits::PAGE_ITEMS, parse::positive),
-        page_bytes: reader.or_default(&section, &limits::PAGE_BYTES, parse::size),
-    }
+    limits(reader, &section)
 }
 
-fn read_admin(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -> AdminSettings {
+pub(in crate::config) fn read_admin(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -> AdminSettings {
     let section = SettingsSection::open(reader, node, &admin::TABLE);
-    AdminSettings {
-        enabled: reader.or_default(&section, &admin::ENABLED, parse::flag),
-        allow_commands: reader.or_default(&section, &admin::ALLOW_COMMANDS, parse::flag),
-    }
+    admin(reader, &section)
 }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use super::EntryTrust;
 use crate::config::document::{ConfigNode, NodeEntry, NodeValue, SourceSpan, SourceText};
 use crate::config::env::VariableExpander;
-use crate::config::key::{SettingKey, SettingTable};
+use crate::config::key::{Setting, SettingKey, SettingTable};
 use crate::config::parse::{ExpectedValue, ParseResult};
 use crate::config::problem::ConfigProblem;
 use crate::config::secret::{self, MaskedText, Secret};
 
 /// What is known while a file is read.
-pub(super) struct SettingsReader<'a> {
+pub(in crate::config) struct SettingsReader<'a> {
     pub(super) source: &'a SourceText,
     pub(super) expander: VariableExpander,
     pub(super) trust: EntryTrust,
@@ -25,7 +25,7 @@ pub(super) struct SettingsReader<'a> {
 }
 
 /// A map whose keys are known.
-pub(super) struct SettingsSection<'a> {
+pub(in crate::config) struct SettingsSection<'a> {
     entries: &'a [NodeEntry],
 }
 
@@ -50,7 +50,7 @@ impl<'a> SettingsSection<'a> {
     }
 
     /// The value of a key; a key without a value counts as absent.
-    pub(super) fn get(&self, key: &'static SettingKey) -> Option<&'a ConfigNode> {
+    pub(in crate::config) fn get(&self, key: &'static SettingKey) -> Option<&'a ConfigNode> {
         let entry = self.entries.iter().find(|entry| key.is_called(&entry.key))?;
         (entry.node.value != NodeValue::Empty).then_some(&entry.node)
     }
@@ -210,23 +210,52 @@ impl<'a> SettingsReader<'a> {
     }
 
     /// The checked value of a key, if it is there.
-    pub(super) fn optional<T>(
+    pub(in crate::config) fn optional<T>(
         &mut self,
         section: &SettingsSection<'_>,
-        key: &'static SettingKey,
-        parse: impl Fn(&str) -> ParseResult<T>,
+        setting: &'static Setting<T>,
     ) -> Option<T> {
-        section.get(key).and_then(|node| self.value(key.name, node, parse))
+        section.get(setting).and_then(|node| self.value(setting.name, node, setting.value.parse))
     }
 
     /// The checked value of a key, or its default.
-    pub(super) fn or_default<T>(
+    pub(in crate::config) fn or_default<T>(
+        &mut self,
+        section: &SettingsSection<'_>,
+        setting: &'static Setting<T>,
+    ) -> T {
+        self.optional(section, setting).unwrap_or_else(|| default(setting))
+    }
+
+    /// The checked items of a key's list, if it is there.
+    pub(in crate::config) fn optional_list<T>(
+        &mut self,
+        section: &SettingsSection<'_>,
+        setting: &'static Setting<T>,
+    ) -> Option<Vec<T>> {
+        section.get(setting).map(|node| self.list(setting.name, node, setting.value.parse))
+    }
+
+    /// The checked items of a key's list, or those of its default.
+    pub(in crate::config) fn list_or_default<T>(
+        &mut self,
+        section: &SettingsSection<'_>,
+        setting: &'static Setting<T>,
+    ) -> Vec<T> {
+        let parse = setting.value.parse;
+        self.optional_list(section, setting)
+            .unwrap_or_else(|| super::default_items(setting).map(|item| valid(setting, parse(item))).collect())
+    }
+
+    /// A list of paths, meant from the directory of the configuration.
+    pub(in crate::config) fn paths(
         &mut self,
         section: &SettingsSection<'_>,
         key: &'static SettingKey,
-        parse: impl Fn(&str) -> ParseResult<T>,
-    ) -> T {
-        self.optional(section, key, &parse).unwrap_or_else(|| default(key, parse))
+    ) -> Option<Vec<PathBuf>> {
+        let directory = self.expander.directory().to_owned();
+        let node = section.get(key)?;
+        Some(self.list(key.name, node, |text| Ok(directory.join(text))))
     }
 
     /// The checked items of a list; a single value counts as a list of one.
@@ -240,19 +269,6 @@ impl<'a> SettingsReader<'a> {
             }
         };
         items.iter().filter_map(|item| self.value(name, item, &parse)).collect()
-    }
-
-    /// The checked items of a key's list, or those of its default.
-    pub(super) fn list_or_default<T>(
-        &mut self,
-        section: &SettingsSection<'_>,
-        key: &'static SettingKey,
-        parse: impl Fn(&str) -> ParseResult<T>,
-    ) -> Vec<T> {
-        match section.get(key) {
-            Some(node) => self.list(key.name, node, parse),
-            None => super::default_items(key).map(|item| valid(key, parse(item))).collect(),
-        }
     }
 
     /// A map of names and texts.
@@ -302,8 +318,8 @@ impl<'a> SettingsReader<'a> {
 }
 
 /// The default of a key, read by the same parser as what people write.
-pub(super) fn default<T>(key: &'static SettingKey, parse: impl Fn(&str) -> ParseResult<T>) -> T {
-    valid(key, parse(key.default))
+pub(super) fn default<T>(setting: &'static Setting<T>) -> T {
+    valid(setting, (setting.value.parse)(setting.default))
 }
 
 /// Every default is read whenever a configuration is, so a bad one cannot hide.

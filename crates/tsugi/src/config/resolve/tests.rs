@@ -3,9 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tsugi_client::config::{
+    AutoSwitch, BreakerPolicy, EraChoice, InstancePolicy, RestartPolicy, StartPolicy, ValidatePolicy, ValidationMode,
+};
 use tsugi_gateway::GatewayLimits;
 use tsugi_gateway::hub::page::PageLimit;
 use tsugi_process::{NetworkAccess, SandboxPolicy, SandboxRules};
+
+use tsugi_schema::tool_name::ToolNaming;
 
 use super::*;
 use crate::app;
@@ -123,9 +128,9 @@ fn the_example_of_the_design_loads() {
 fn a_map_of_servers_and_the_words_of_other_programs_mean_the_same() {
     let list = load("servers: [{name: a, url: 'http://h/x', transport: http, disabled: true}]");
     for text in [
-        "servers: {a: {url: 'http://h/x', type: streamable-http, enabled: false}}",
+        "servers: {a: {url: 'http://h/x', type: streamable-http, disabled: true}}",
         "mcpServers: {a: {serverUrl: 'http://h/x', type: streamableHttp, disabled: true}}",
-        "mcpServers: {a: {httpUrl: 'http://h/x', type: http, enabled: no}}",
+        "mcpServers: {a: {httpUrl: 'http://h/x', type: http, disabled: yes}}",
         "servers: {a: {name: a, endpoint: 'http://h/x', type: http, disabled: on}}",
     ] {
         assert_eq!(load(text).servers, list.servers, "{text}");
@@ -153,16 +158,16 @@ fn what_a_server_does_not_say_comes_from_the_options() {
     assert_eq!(settings.options.max_connections, Some(5));
     let (a, b) = (&settings.servers[0], &settings.servers[1]);
     assert_eq!((a.timeout.as_secs(), a.max_timeout.unwrap().as_secs(), a.retry.max_retries), (7, 60, 5));
-    assert_eq!((a.cache.enabled, a.validate.results, a.naming), (false, Strictness::Enforce, None));
+    assert_eq!((a.cache.enabled, a.validate.results, a.naming), (false, ValidationMode::Enforce, None));
     assert_eq!((b.timeout.as_secs(), b.retry.max_retries, b.retry.max_delay.as_secs()), (1, 1, 20));
     assert_eq!((b.cache.enabled, b.cache.ttl.as_secs(), b.cache.max_entries), (true, 5, 1000));
-    assert_eq!((b.validate.arguments, b.naming), (Strictness::Off, Some(Naming::Prefix)));
+    assert_eq!((b.validate.arguments, b.naming), (ValidationMode::Off, Some(ToolNaming::Prefix)));
 }
 
 #[test]
 fn every_key_of_a_server_is_read() {
     let settings = load(&with_server(
-        "command: c\ncwd: sub\nquiet: [get_comments]\nrestart: never\nstart: lazy\ninstances: {pool: 3}\nidleTimeout: 5m\n\
+        "command: c\ncwd: sub\nquietTools: [get_comments]\nrestart: never\nstart: lazy\ninstances: {pool: 3}\nidleTimeout: 5m\n\
          maxConnections: 4\nmaxInFlight: 8\nsandbox: default\nallow: ['read_*']\ndeny: [write]\nera: legacy\n\
          protocolVersion: 2025-06-18\ninstructions: off\n\
          tools: {read: {timeout: 2m, retry: on, cache: off, readOnly: true, idempotent: true, hidden: true, rename: r, description: d, quiet: true}}",
@@ -171,9 +176,12 @@ fn every_key_of_a_server_is_read() {
     assert_eq!(command(server).cwd.as_deref(), Some(Path::new("dir/sub")));
     assert_eq!(command(server).sandbox, SandboxPolicy::Default);
     assert!(server.tools["get_comments"].quiet && server.tools["read"].quiet && server.tools["read"].hidden);
-    assert_eq!((server.tools["read"].retry, server.tools["read"].cache), (Tri::On, Tri::Off));
+    assert_eq!((server.tools["read"].retry, server.tools["read"].cache), (AutoSwitch::On, AutoSwitch::Off));
     assert_eq!(server.tools["read"].timeout, Some(Duration::from_secs(120)));
-    assert_eq!((server.restart, server.start, server.instances), (Restart::Never, Start::Lazy, Instances::Pool(3)));
+    assert_eq!(
+        (server.restart, server.start, server.instances),
+        (RestartPolicy::Never, StartPolicy::Lazy, InstancePolicy::Pool(3))
+    );
     assert_eq!((server.max_connections, server.max_in_flight, server.era), (4, 8, EraChoice::Legacy));
     assert_eq!((server.filter.allow.join(""), server.filter.deny.join("")), ("read_*".into(), "write".into()));
     assert_eq!((server.protocol_version.as_deref(), server.instructions), (Some("2025-06-18"), false));
@@ -221,7 +229,7 @@ fn a_faulty_file_reads_as_its_golden_report() {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &report).unwrap();
     }
-    assert_eq!(report, std::fs::read_to_string(&path).unwrap_or_default(), "UPDATE_GOLDEN=1 writes it anew");
+    assert_eq!(report, std::fs::read_to_string(&path).unwrap_or_default(), "UPDATE_GOLDEN=1 writes it again");
     assert!(!report.contains("canary"));
 }
 
@@ -302,7 +310,7 @@ fn mistakes_elsewhere_are_pointed_at() {
         ("gateway: {auth: {keys: [{name: x, hash: abc}]}}\n", "1:41", "not a SHA-256 of 64 hexadecimal digits"),
         ("gateway: {auth: {keys: [{name: x, key: k, admin: true, readOnly: true}]}}\n", "1:66", "cannot be one that"),
         ("gateway: {allowedOrigins: ['x']}\n", "1:28", "an origin such as"),
-        ("gateway: {limits: {body: lots}}\n", "1:26", "a size such as"),
+        ("gateway: {limits: {maxBodySize: lots}}\n", "1:33", "a size such as"),
         ("options: {cache: {ttl: x}}\n", "1:24", "a duration such as"),
         ("options: 5\n", "1:10", "`options` must be a map"),
         ("envFile: nothing.env\n", "1:10", "cannot be read"),
@@ -332,7 +340,7 @@ fn what_has_no_effect_is_a_warning() {
 #[test]
 fn a_server_that_is_switched_off_may_use_variables_that_are_not_set() {
     let text =
-        "servers:\n  - {name: a, url: 'http://${NONE}', disabled: true}\n  - {name: b, command: c, enabled: false}\n";
+        "servers:\n  - {name: a, url: 'http://${NONE}', disabled: true}\n  - {name: b, command: c, disabled: true}\n";
     let resolved = load_as(text, DocumentFormat::Yaml).unwrap();
     assert_eq!(resolved.warnings, [], "only who asks how things stand wants to hear of it");
     assert_eq!(resolved.dormant[0].message, "a is switched off: the variable `NONE` is not set");
@@ -461,7 +469,7 @@ fn what_an_entry_from_the_network_leaves_out_comes_from_the_options() {
     let document = ConfigDocument::parse(Path::new("(request)"), text.to_owned(), DocumentFormat::Json).unwrap();
     let server = resolve_posted(&document, false, &options, Path::new("")).unwrap();
     assert_eq!((server.timeout, server.cache.enabled, server.retry.max_retries), (Duration::from_secs(7), true, 1));
-    assert_eq!((server.validate.arguments, server.validate.results), (Strictness::Off, Strictness::Enforce));
+    assert_eq!((server.validate.arguments, server.validate.results), (ValidationMode::Off, ValidationMode::Enforce));
 }
 
 #[test]
@@ -469,27 +477,27 @@ fn a_tool_can_be_checked_in_another_way_than_its_server() {
     let server =
         &load(&with_server("command: c\nvalidate: warn\ntools: {a: {validate: {results: off}}, b: {quiet: yes}}"))
             .servers[0];
-    let own = ValidateSettings { arguments: Strictness::Warn, results: Strictness::Off };
+    let own = ValidatePolicy { arguments: ValidationMode::Warn, results: ValidationMode::Off };
     assert_eq!((server.tools["a"].validate, server.tools["b"].validate), (Some(own), None));
 }
 
 #[test]
 fn a_breaker_can_be_set_and_switched_off() {
     let breaker = |line: &str| load(&with_server(&format!("command: c\n{line}"))).servers[0].breaker;
-    let usual = BreakerSettings { failures: 5, window: Duration::from_secs(30), pause: Duration::from_secs(5) };
+    let usual = BreakerPolicy::default();
     assert_eq!((breaker("breaker: on"), breaker("timeout: 1s")), (Some(usual), Some(usual)));
     assert_eq!((breaker("breaker: off"), breaker("breaker: {enabled: no}")), (None, None));
-    assert_eq!(breaker("breaker: {failures: 2}"), Some(BreakerSettings { failures: 2, ..usual }));
+    assert_eq!(breaker("breaker: {failureThreshold: 2}"), Some(BreakerPolicy { failure_threshold: 2, ..usual }));
 }
 
 #[test]
-fn a_seal_key_is_long_and_never_shown() {
-    let text = "gateway: {sealKey: canary-0123456789-0123456789-0123456789}";
+fn a_state_key_is_long_and_never_shown() {
+    let text = "gateway: {stateKey: canary-0123456789-0123456789-0123456789}";
     let settings = load(text);
-    assert!(settings.gateway.seal_key.is_some());
+    assert!(settings.gateway.state_key.is_some());
     assert!(!format!("{settings:?} {}", serde_json::to_string(&settings).unwrap()).contains("canary"));
-    check("gateway: {sealKey: canary-short}\n", &[("1:20", "at least 32 characters")]);
-    assert!(!problems("gateway: {sealKey: canary-short}\n")[0].contains("canary"));
+    check("gateway: {stateKey: canary-short}\n", &[("1:21", "at least 32 characters")]);
+    assert!(!problems("gateway: {stateKey: canary-short}\n")[0].contains("canary"));
 }
 
 #[test]

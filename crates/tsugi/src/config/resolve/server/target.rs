@@ -5,10 +5,8 @@ mod remote;
 
 use super::{SettingsReader, SettingsSection};
 use crate::config::document::{ConfigNode, NodeEntry};
-use crate::config::key::server::TABLE;
-use crate::config::key::{SettingKey, server};
-use crate::config::parse;
-use crate::config::settings::{BuiltinTarget, ServerTarget};
+use crate::config::key::SettingKey;
+use crate::config::settings::{BuiltinTarget, ServerTarget, server};
 
 /// Reads what the server is. `entry` is its place in a map, where there is one, for pointing at.
 pub(super) fn read(
@@ -17,7 +15,7 @@ pub(super) fn read(
     entry: Option<&NodeEntry>,
     section: &SettingsSection<'_>,
 ) -> Option<ServerTarget> {
-    let ways = [&server::COMMAND, &server::URL, &server::BUILTIN];
+    let ways: [&'static SettingKey; 3] = [&server::COMMAND, &server::URL, &server::BUILTIN];
     let given: Vec<&'static SettingKey> = ways.into_iter().filter(|key| section.get(key).is_some()).collect();
     match given.as_slice() {
         [] => {
@@ -41,8 +39,8 @@ pub(super) fn read(
 
 /// Whether one of these keys is there in other letters, which was said already.
 fn is_misspelt(node: &ConfigNode, ways: &[&'static SettingKey]) -> bool {
-    let unknown = node.entries().unwrap_or_default().iter().filter(|entry| TABLE.find(&entry.key).is_none());
-    let mut meant = unknown.filter_map(|entry| TABLE.nearest(&entry.key));
+    let unknown = node.entries().unwrap_or_default().iter().filter(|entry| server::TABLE.find(&entry.key).is_none());
+    let mut meant = unknown.filter_map(|entry| server::TABLE.nearest(&entry.key));
     meant.any(|near| ways.iter().any(|key| key.is_called(near)))
 }
 
@@ -54,11 +52,11 @@ fn say_missing(reader: &mut SettingsReader<'_>, node: &ConfigNode, entry: Option
 }
 
 fn builtin(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<BuiltinTarget> {
-    let others =
+    let others: [&'static SettingKey; 6] =
         [&server::ENV, &server::ENV_FILE, &server::CWD, &server::HEADERS, &server::SANDBOX, &server::TRANSPORT];
     without_effect(reader, section, "builtin", &others);
     let args = command::args(reader, section);
-    let builtin = reader.optional(section, &server::BUILTIN, parse::keyword)?;
+    let builtin = reader.optional(section, &server::BUILTIN)?;
     Some(BuiltinTarget { builtin, args })
 }
 

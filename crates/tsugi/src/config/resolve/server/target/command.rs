@@ -1,20 +1,21 @@
 //! A server that is a program: its arguments, variables, directory and sandbox.
 
-use tsugi_process::{MemorySize, SandboxPolicy, SandboxRules};
+use tsugi_process::SandboxPolicy;
 
 use super::{SettingsReader, SettingsSection, without_effect};
 use crate::config::document::ConfigNode;
 use crate::config::env;
-use crate::config::key::{sandbox, server};
-use crate::config::parse::{self, ParseResult, expected};
+use crate::config::parse::{ParseResult, expected};
 use crate::config::resolve::EntryTrust;
 use crate::config::secret::{self, MaskedText};
-use crate::config::settings::CommandTarget;
+use crate::config::settings::{CommandTarget, sandbox, server};
 
 /// Reads the program and what belongs to it.
 pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<CommandTarget> {
     without_effect(reader, section, "command", &[&server::HEADERS]);
-    reader.optional(section, &server::TRANSPORT, stdio_word);
+    if let Some(node) = section.get(&server::TRANSPORT) {
+        reader.value(server::TRANSPORT.name, node, stdio_word);
+    }
     let node = section.get(&server::COMMAND)?;
     refuse_posted(reader, node);
     let program = reader.text(node);
@@ -25,7 +26,7 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_
         args: args(reader, section),
         env: variables(reader, section),
         cwd: section.get(&server::CWD).and_then(|node| reader.path(node)).or_else(|| reader.working_directory()),
-        sandbox: sandbox(reader, section),
+        sandbox: sandbox_policy(reader, section),
         program: program?,
     })
 }
@@ -121,37 +122,12 @@ fn hide_variable(reader: &mut SettingsReader<'_>, name: String, value: String) -
 }
 
 /// `off`, `default`, or a map.
-fn sandbox(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> SandboxPolicy {
+fn sandbox_policy(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> SandboxPolicy {
     match section.get(&server::SANDBOX).filter(|node| node.text().is_none()) {
-        Some(node) => SandboxPolicy::Rules(rules(reader, node)),
-        None => reader.or_default(section, &server::SANDBOX, policy_word),
-    }
-}
-
-fn policy_word(text: &str) -> ParseResult<SandboxPolicy> {
-    match text {
-        "off" | "false" | "no" => Ok(SandboxPolicy::Off),
-        "default" | "on" | "true" | "yes" => Ok(SandboxPolicy::Default),
-        _ => expected("`off`, `default`, or a map"),
-    }
-}
-
-fn rules(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> SandboxRules {
-    let section = SettingsSection::open(reader, Some(node), &sandbox::TABLE);
-    let directory = reader.expander.directory().to_owned();
-    let path = |text: &str| Ok(directory.join(text));
-    let read = section.get(&sandbox::READ).map(|node| reader.list(sandbox::READ.name, node, path));
-    let write = section.get(&sandbox::WRITE).map(|node| reader.list(sandbox::WRITE.name, node, path));
-    SandboxRules {
-        read,
-        write,
-        caches: reader.or_default(&section, &sandbox::CACHES, parse::keyword),
-        net: reader.or_default(&section, &sandbox::NET, parse::keyword),
-        env: reader.list_or_default(&section, &sandbox::ENV, |text| Ok(text.to_owned())),
-        memory: MemorySize(reader.or_default(&section, &sandbox::MEMORY, parse::size)),
-        cpu: reader.optional(&section, &sandbox::CPU, parse::positive),
-        processes: reader.or_default(&section, &sandbox::PROCESSES, parse::count),
-        isolation: reader.or_default(&section, &sandbox::ISOLATION, parse::keyword),
-        required: reader.or_default(&section, &sandbox::REQUIRED, parse::flag),
+        Some(node) => {
+            let section = SettingsSection::open(reader, Some(node), &sandbox::TABLE);
+            SandboxPolicy::Rules(sandbox(reader, &section))
+        }
+        None => reader.or_default(section, &server::SANDBOX),
     }
 }

@@ -4,17 +4,17 @@ use url::Url;
 
 use super::{SettingsReader, SettingsSection, without_effect};
 use crate::config::document::ConfigNode;
-use crate::config::key::server;
-use crate::config::parse;
+use crate::config::key::SettingKey;
 use crate::config::secret::{self, MASK, MaskedText, Secret};
-use crate::config::settings::{RemoteTarget, RemoteTransport};
+use crate::config::settings::{RemoteTarget, RemoteTransport, server};
 
 /// Reads the address and what belongs to it.
 pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<RemoteTarget> {
-    let local = [&server::ARGS, &server::ENV, &server::ENV_FILE, &server::CWD, &server::SANDBOX];
+    let local: [&'static SettingKey; 5] =
+        [&server::ARGS, &server::ENV, &server::ENV_FILE, &server::CWD, &server::SANDBOX];
     without_effect(reader, section, "url", &local);
     let node = section.get(&server::URL)?;
-    let transport = reader.or_default(section, &server::TRANSPORT, parse::keyword);
+    let transport = reader.or_default(section, &server::TRANSPORT);
     let headers = headers(reader, section);
     let text = reader.text(node)?;
     let Some(url) = Url::parse(&text.expose()).ok().filter(is_reachable) else {

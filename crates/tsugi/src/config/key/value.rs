@@ -1,0 +1,86 @@
+//! Types of values: what they look like in a file, and how they are parsed.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tsugi_client::config::InstancePolicy;
+use tsugi_process::{MemorySize, SandboxPolicy};
+
+use super::shape::SchemaShape;
+use crate::config::parse::{self, ConfigKeyword, ParseResult, expected};
+use crate::config::settings::RemoteTransport;
+
+/// A type of values.
+pub(crate) struct ValueType<T> {
+    pub(crate) shape: SchemaShape,
+    pub(crate) parse: fn(&str) -> ParseResult<T>,
+}
+
+impl<T> std::fmt::Debug for ValueType<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{:?}", self.shape)
+    }
+}
+
+pub(crate) const TEXT: ValueType<String> = plain(SchemaShape::Text, parse_text);
+pub(crate) const FLAG: ValueType<bool> = plain(SchemaShape::Flag, parse::flag);
+pub(crate) const SWITCH: ValueType<bool> = plain(SchemaShape::Switch, parse::flag);
+pub(crate) const DURATION: ValueType<Duration> = plain(SchemaShape::Duration, parse::duration);
+pub(crate) const POSITIVE_DURATION: ValueType<Duration> = plain(SchemaShape::Duration, parse::positive_duration);
+pub(crate) const SIZE: ValueType<u64> = plain(SchemaShape::Size, parse::size);
+pub(crate) const FACTOR: ValueType<f64> = plain(SchemaShape::Number, parse::factor);
+pub(crate) const ADDRESS: ValueType<SocketAddr> = plain(SchemaShape::Address, parse::address);
+pub(crate) const REVISION: ValueType<String> = plain(SchemaShape::Words(&parse::REVISIONS), parse::revision);
+pub(crate) const TOOL_NAME: ValueType<String> = plain(SchemaShape::Text, parse::tool_name);
+/// Items of lists.
+pub(crate) const TEXTS: ValueType<String> = plain(SchemaShape::TextList, parse_text);
+pub(crate) const TOOL_NAMES: ValueType<String> = plain(SchemaShape::TextList, parse::tool_name);
+pub(crate) const GLOBS: ValueType<String> = plain(SchemaShape::Globs, parse::glob);
+pub(crate) const HOSTS: ValueType<String> = plain(SchemaShape::TextList, parse::host);
+pub(crate) const ORIGINS: ValueType<String> = plain(SchemaShape::TextList, parse::origin);
+pub(crate) const ERROR_CODES: ValueType<String> = plain(SchemaShape::ErrorCodes, parse::error_code);
+pub(crate) const TRANSPORT_WORD: ValueType<RemoteTransport> = plain(SchemaShape::Words(TRANSPORTS), parse::keyword);
+pub(crate) const MEMORY_SIZE: ValueType<MemorySize> = plain(SchemaShape::Size, parse::memory_size);
+/// A word, or a map that is read by hand.
+pub(crate) const SANDBOX_WORD: ValueType<SandboxPolicy> =
+    plain(SchemaShape::WordsOrTable(&["off", "default"], "servers[].sandbox"), parse::sandbox_word);
+pub(crate) const INSTANCES_WORD: ValueType<InstancePolicy> =
+    plain(SchemaShape::WordsOrTable(&["shared", "per-session"], "servers[].instances"), parse::instances_word);
+
+/// `stdio` is a word for servers that are programs, which have no transport of this type.
+const TRANSPORTS: &[&str] =
+    &["auto", "stdio", "http", "streamable-http", "streamableHttp", "sse", "rpc", "websocket", "ws"];
+
+const fn plain<T>(shape: SchemaShape, parse: fn(&str) -> ParseResult<T>) -> ValueType<T> {
+    ValueType { shape, parse }
+}
+
+/// A whole number, at least zero.
+pub(crate) const fn count<T: FromStr>() -> ValueType<T> {
+    plain(SchemaShape::Integer(0), parse::count)
+}
+
+/// A whole number, at least one.
+pub(crate) const fn positive<T: FromStr + PartialEq + Default>() -> ValueType<T> {
+    plain(SchemaShape::Integer(1), parse::positive)
+}
+
+/// One of a few words.
+pub(crate) const fn keyword<T: ConfigKeyword>() -> ValueType<T> {
+    plain(SchemaShape::Words(T::NAMES), parse::keyword)
+}
+
+/// A value that is read by hand and has this shape.
+pub(crate) const fn by_hand(shape: SchemaShape) -> ValueType<()> {
+    plain(shape, refuse)
+}
+
+fn parse_text(text: &str) -> ParseResult<String> {
+    Ok(text.to_owned())
+}
+
+/// Values that are read by hand never come here.
+fn refuse(_: &str) -> ParseResult<()> {
+    expected("a value that is read by hand")
+}

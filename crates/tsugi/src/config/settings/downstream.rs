@@ -1,0 +1,84 @@
+//! Settings of the gateway.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tsugi_schema::tool_name::ToolNaming;
+
+use super::{AuthSettings, OptionSettings, milliseconds};
+use crate::config::key::settings;
+use crate::config::key::shape::SchemaShape::*;
+use crate::config::key::value::{
+    ADDRESS, DURATION, FLAG, GLOBS, HOSTS, ORIGINS, POSITIVE_DURATION, SIZE, SWITCH, TEXT, by_hand, keyword, positive,
+};
+use crate::config::resolve::gateway::{read_admin, read_auth, read_limits, read_state_key};
+use crate::config::resolve::reader::{SettingsReader, SettingsSection};
+use crate::config::secret::Secret;
+
+settings! {
+    gateway at "gateway": "How `tsugi serve` offers the servers to callers."
+    => own GatewaySettings(reader, section, options: &OptionSettings) {
+        one LISTEN listen: SocketAddr = "listen", ADDRESS, "127.0.0.1:7600", "Where to listen. An address that others can reach needs a key (`auth`, `tsugi key add`) or `insecure`.";
+        one INSECURE insecure: bool = "insecure", FLAG, "false", "Listen where others can reach it, without authentication.";
+        custom NAMING naming: ToolNaming = "naming", keyword(), "", "How tools are named together. Default: `options.naming`.", reader.optional(section, &gateway::NAMING).unwrap_or(options.naming);
+        many ALLOWED_HOSTS allowed_hosts: String = "allowedHosts", HOSTS, "[]", "Host names that requests may use, besides its own address and loopback.";
+        many ALLOWED_ORIGINS allowed_origins: String = "allowedOrigins", ORIGINS, "[]", "Web origins that may send requests, besides its own.";
+        hand AUTH auth: AuthSettings = "auth", by_hand(Table("gateway.auth")), "", "Who may send requests. Without it, everyone who can reach the address.", section.get(&gateway::AUTH).map(|node| read_auth(reader, node)).unwrap_or_default();
+        hand LIMITS limits: LimitSettings = "limits", by_hand(Table("gateway.limits")), "", "How much callers may send and hold.", read_limits(reader, section.get(&gateway::LIMITS));
+        #[serde(serialize_with = "milliseconds")]
+        one DRAIN_TIMEOUT drain_timeout: Duration = "drainTimeout", DURATION, "30s", "How long calls may still take when it stops.";
+        #[serde(serialize_with = "milliseconds")]
+        one SESSION_IDLE_TIMEOUT session_idle_timeout: Duration = "sessionIdleTimeout", POSITIVE_DURATION, "30m", "A legacy session without a request for this long ends.";
+        #[serde(serialize_with = "milliseconds")]
+        one KEEP_ALIVE_INTERVAL keep_alive_interval: Duration = "keepAliveInterval", POSITIVE_DURATION, "15s", "How often a quiet stream gets a comment, so that no proxy closes it.";
+        hand STATE_KEY state_key: Option<Secret> = "stateKey", by_hand(Text), "", "Seals the `requestState` of calls that wait for input: at least 32 characters, best `${file:…}` or a variable. With the same key a restarted gateway, or another one, can resume such a call, if the server itself remembers it or needs to remember nothing. Absent: a new key for every start.", section.get(&gateway::STATE_KEY).and_then(|node| read_state_key(reader, node));
+        hand ADMIN_API admin_api: AdminSettings = "adminApi", by_hand(Table("gateway.adminApi")), "", "What may be changed over HTTP.", read_admin(reader, section.get(&gateway::ADMIN_API));
+        one DASHBOARD dashboard: bool = "dashboard", SWITCH, "on", "Offer the dashboard at `/`.";
+        one METRICS metrics: bool = "metrics", SWITCH, "on", "Offer `/metrics`.";
+    }
+}
+
+settings! {
+    auth at "gateway.auth": "Who may send requests."
+    keys {
+        KEYS: () = "keys", by_hand(Tables("gateway.auth.keys[]")), "[]", "API keys.";
+        ADMIN_KEY: () = "adminKey", by_hand(Text), "", "The key for control and dashboard itself; better from a variable or a file. A key that is stored as a hash goes into `keys`, with `admin: true`.";
+    }
+}
+
+settings! {
+    api_key at "gateway.auth.keys[]": "One API key. It has exactly one of `key` and `hash`."
+    keys {
+        NAME: String = "name", TEXT, "", "Its owner; appears in logs.";
+        KEY: () = "key", by_hand(Text), "", "The key itself; better from a variable or a file.";
+        HASH: () = "hash", by_hand(Text), "", "Its SHA-256 in hexadecimal, as `tsugi key add --print` prints it.";
+        ADMIN: bool = "admin", FLAG, "false", "May control servers; not together with `readOnly`.";
+        READ_ONLY: bool = "readOnly", FLAG, "false", "May look at the dashboard but not call or control.";
+        ALLOW: String = "allow", GLOBS, "[\"*\"]", "Which `server/tool` it may use.";
+        DENY: String = "deny", GLOBS, "[]", "Which `server/tool` it may not use; wins over `allow`.";
+        PER_MINUTE: u32 = "perMinute", positive(), "", "Calls per minute at most, over all faces; each call of a batch or a WebSocket counts.";
+        MAX_IN_FLIGHT: usize = "maxInFlight", positive(), "", "Calls at the same time at most; one more is refused with `RATE_LIMIT_EXCEEDED`.";
+    }
+}
+
+settings! {
+    limits at "gateway.limits": "How much callers may send and hold."
+    => own LimitSettings(reader, section) {
+        one MAX_BODY_SIZE max_body_size: u64 = "maxBodySize", SIZE, "4MiB", "The body of a request; a compressed one is refused.";
+        one MAX_HEADER_SIZE max_header_size: u64 = "maxHeaderSize", SIZE, "64KiB", "All headers of a request.";
+        one MAX_CONNECTIONS max_connections: usize = "maxConnections", positive(), "10000", "Connections at the same time.";
+        one MAX_STREAMS max_streams: usize = "maxStreams", positive(), "10000", "Open event streams and WebSockets at the same time.";
+        one MAX_SESSIONS max_sessions: usize = "maxSessions", positive(), "10000", "Legacy sessions at the same time.";
+        one MAX_BATCH max_batch: usize = "maxBatch", positive(), "50", "Calls in one batch, including `POST /mcp/batch`.";
+        one MAX_PAGE_ITEMS max_page_items: usize = "maxPageItems", positive(), "1000", "Entries of a list in one response; a longer list comes in pages.";
+        one MAX_PAGE_SIZE max_page_size: u64 = "maxPageSize", SIZE, "8MiB", "Bytes of a list in one response; a larger list comes in pages.";
+    }
+}
+
+settings! {
+    admin at "gateway.adminApi": "What may be changed over HTTP."
+    => #[derive(Copy)] own AdminSettings(reader, section) {
+        one ENABLED enabled: bool = "enabled", FLAG, "true", "Start, stop, add and remove servers over HTTP at all.";
+        one ALLOW_COMMANDS allow_commands: bool = "allowCommands", FLAG, "false", "Let HTTP add servers that run a program. A caller who can do that can run anything.";
+    }
+}
