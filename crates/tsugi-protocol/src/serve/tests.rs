@@ -17,6 +17,7 @@ use crate::mcp::{ClientCapabilities, ClientProfile, Method};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Add {
+    /// The first number.
     a: i64,
     b: i64,
 }
@@ -28,6 +29,7 @@ struct Sum {
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Greet {
+    /// Whom to greet.
     name: String,
     language: Option<String>,
 }
