@@ -225,7 +225,7 @@ impl InstancePool {
 
     /// Lets an instance go in the background.
     fn retire(&self, instance: Arc<PoolMember>) {
-        tracing::info!(server = %self.first.instance().config.name, "an instance that nobody uses is stopped");
+        tracing::info!(server = %self.first.instance().config.name, "an instance that no caller uses is stopped");
         self.leaving.spawn_on(async move { instance.stop().await }, &self.runtime);
     }
 

@@ -53,7 +53,9 @@ impl ToolTable {
             (tool.name().to_owned(), same.unwrap_or_else(|| Arc::new(self.known_tool(tool))))
         };
         let left_out = catalog.tools.left_out.iter().map(|tool| (tool.name.clone(), Arc::new(self.left_out(tool))));
+        // The last entry of a name wins, so a tool that is offered hides an omitted one.
         self.known.store(Arc::new(left_out.chain(catalog.tools.items.iter().map(know)).collect()));
+        // After the tools: a call that sees the flag sees them too.
         self.is_listed.store(true, Ordering::Release);
     }
 

@@ -11,9 +11,9 @@ use crate::guard::api_key::ApiKey;
 pub struct GatewayConfig {
     /// Where to listen. Port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
-    /// A socket that listens already, used instead of `listen`. Somebody else holds it too and may hand it to
-    /// another gateway, so we stop accepting as soon as we begin to stop, and whoever still has a connection to us is
-    /// served and sent there.
+    /// A socket that listens already, used instead of `listen`. Another process holds it too and may hand it
+    /// to another gateway, so we stop accepting as soon as we begin to stop. Clients that still have a connection to us
+    /// are served and sent there.
     pub inherited: Option<Arc<TcpListener>>,
     /// Whether an address that others can reach may be used without authentication.
     pub exposure: Exposure,

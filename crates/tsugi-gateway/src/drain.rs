@@ -36,7 +36,7 @@ struct DrainCounters {
     is_handed_over: bool,
 }
 
-/// Somebody is at work; drop it when done.
+/// Counts one piece of work as running until it is dropped.
 pub(crate) struct BusyGuard {
     drain: DrainState,
     is_late: bool,
@@ -55,8 +55,8 @@ impl DrainState {
         Self(Arc::new(DrainCounters { is_handed_over, ..DrainCounters::default() }))
     }
 
-    /// Takes on a request that came on a connection of its own. Where another gateway takes over, nobody is
-    /// refused: who has a connection to us is served once more, and comes back to the other one.
+    /// Takes on a request that came on a connection of its own. Where another gateway takes over, no client is
+    /// refused: one that has a connection to us is served once more, and comes back to the other gateway.
     pub(crate) fn enter_request(&self) -> Option<BusyGuard> {
         match self.0.is_handed_over {
             true => Some(self.take_on()),
@@ -79,7 +79,7 @@ impl DrainState {
     /// Takes on work that a running call waits for, such as its client's answer to a question, also while we stop.
     pub(crate) fn join(&self) -> BusyGuard {
         let mut busy = self.take_on();
-        // Looked at only now: whoever begins to stop meanwhile has seen that we are busy.
+        // Checked only after we are counted: a stop that begins in between already sees that we are busy.
         busy.is_late = self.is_draining();
         busy
     }
@@ -112,7 +112,7 @@ impl DrainState {
         self.0.is_draining.store(true, Ordering::SeqCst);
         self.0.draining.cancel();
         let end = Instant::now() + grace;
-        // Whoever is still busy after the grace period is cut off, and counted.
+        // Work that still runs after the grace period is cut off, and counted.
         let has_ended = tokio::time::timeout_at(end, self.idle()).await.is_ok();
         if has_ended {
             tokio::time::sleep_until(end.min(Instant::now() + LINGER)).await;

@@ -109,6 +109,7 @@ impl Gateway {
         // The hub decides permits by the same guard that lets callers in.
         let guard = backend.guard().unwrap_or_else(|| Arc::new(AccessGuard::new(&config)));
         let listeners = listen::bind(&config).await?;
+        // Asked of the sockets: port 0 has become a real port by now.
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         if addresses.is_empty() {
             return Err(StartError::NoAddress);

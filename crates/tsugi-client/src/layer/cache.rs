@@ -81,7 +81,7 @@ impl CacheLayer {
     /// What is to be done about a call whose result may be kept.
     fn role(&self, call: &Call, lifetime: CacheLifetime) -> ReadRole {
         let sought = self.store.sought(call, self.owner(call));
-        // A public result first: it serves every caller, whoever read it.
+        // A public result first: it serves every caller, no matter which one read it.
         if let Some(complete) = self.shared(&sought, &lifetime) {
             return ReadRole::Kept(complete);
         }
@@ -124,7 +124,7 @@ impl Answer for CacheLayer {
             ReadRole::Kept(complete) => reply_from_cache(&call, complete),
             ReadRole::Leader(rider) => rider.lead(self.inner.answer(call)),
             ReadRole::Follower(rider) => {
-                note(&call, "waits for the same call of somebody else");
+                note(&call, "waits for the same call of another caller");
                 rider.follow(self.inner.clone(), call)
             }
             ReadRole::Alone => {

@@ -50,7 +50,7 @@ impl DeadlineLimits {
     /// How long this call may be silent, and how long it may take in all.
     pub(super) fn for_call(&self, call: &Call) -> (Duration, Duration) {
         let idle = self.idle_for(call);
-        // Nobody wants a tool with a timeout of an hour to end after the default ten minutes.
+        // A tool with a timeout of an hour must not end after the default ten minutes.
         let total = if self.is_total_given { self.total } else { self.total.max(idle) };
         (if self.is_whole_only { total } else { idle }, total)
     }

@@ -49,8 +49,8 @@ enum ReplacedTarget {
 
 impl PreparedServers {
     /// Waits until every new server that takes the place of one that works can be called. Fails with the first one
-    /// that cannot: whoever drops this then has changed nothing. New names and servers that start lazily or
-    /// did not work before are not waited for, since nobody loses anything by them.
+    /// that cannot: a caller that then drops this has changed nothing. It does not wait for new names, nor for servers
+    /// that start lazily or did not work before, since no client loses anything by them.
     pub async fn ready(&self, limit: Duration) -> Result<(), Fault> {
         let waiting = self.0.iter().filter_map(|wanted| match wanted {
             WantedServer::Fresh { held, replaces: ReplacedTarget::Working } => Some(&held.server),

@@ -284,7 +284,7 @@ impl Instance {
                 let _ = done.send(());
                 Some(NextPhase::Connect)
             }
-            // Many calls may have asked at once. Those that an attempt has answered meanwhile do not cause another.
+            // Many calls may have asked at once. Those that an attempt has answered since then do not cause another.
             Some(InstanceCommand::Wake(seen)) => (seen == self.attempts()).then_some(NextPhase::Connect),
             Some(InstanceCommand::Stop(done)) => {
                 self.log_stopped(StopReason::Ordered, None);

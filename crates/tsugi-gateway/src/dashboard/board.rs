@@ -22,7 +22,7 @@ use crate::guard::refusal::HttpRefusal;
 /// The server whose board it is.
 const SERVER: &str = "pm";
 
-/// What is told of the whole database, whoever's it is.
+/// Reads that cover the whole database and not one caller's part of it.
 const WHOLE: [&str; 2] = ["get_state", "verify"];
 
 /// `GET /api/board/{look}?arguments={…}`: what that reading tool or that view of the board answers.

@@ -48,6 +48,7 @@ pub(super) fn open(viewer: &DashboardViewer, asked: &FaceRequest<'_>) -> Result<
     }
     let query = asked.parts.uri.query().unwrap_or_default();
     let log = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "log");
+    // What a process writes is for administrators, here as on the page of its server.
     let log = log.map(|(_, name)| name.into_owned()).filter(|_| viewer.is_admin());
     let (sender, receiver) = mpsc::channel(WAITING);
     let stream = PageEventStream {
@@ -140,6 +141,7 @@ impl PageEventStream {
 
     async fn tell(&mut self) -> Result<(), PageClosed> {
         let mut ticks = tokio::time::interval(TICK);
+        // After a slow send, one tick follows and not a burst of the missed ones.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut changes = self.viewer.backend().observe().map(|observed| observed.changes());
         let mut board = self.board();
@@ -154,6 +156,7 @@ impl PageEventStream {
                 line = next_line(&mut self.log) => self.gather(line),
                 change = next_of(&mut board) => match change {
                     Some(change) => self.send("pm", &change).await?,
+                    // A stream that has ended is ready at once, for ever. Asking it again would spin.
                     None => board = None,
                 },
             }
@@ -167,6 +170,7 @@ impl PageEventStream {
         if count == 0 {
             self.expect_viewer().await?;
             let (recorder, now) = (self.viewer.recorder(), self.viewer.recorder().now());
+            // The sum over all servers would reveal those that a restricted viewer does not see.
             let all = self.viewer.permit().is_none().then(|| recorder.numbers(None));
             self.send("stats", &json!({"now": now, "all": all, "pages": recorder.pages()})).await?;
         }
@@ -184,7 +188,7 @@ impl PageEventStream {
         self.tell_servers().await
     }
 
-    /// Ends the stream of somebody who signed out elsewhere, or whose key was taken away.
+    /// Ends the stream of a viewer who signed out elsewhere, or whose key was taken away.
     async fn expect_viewer(&self) -> Result<(), PageClosed> {
         if self.viewer.is_still_in() {
             return Ok(());
@@ -207,6 +211,7 @@ impl PageEventStream {
 
     async fn tell_calls(&mut self) -> Result<(), PageClosed> {
         let (found, dropped, next) = self.viewer.recorder().since(self.since, CALLS);
+        // Past the hidden calls too, so that they are not looked at again.
         self.since = next;
         let seen = found.into_iter().filter(|call| self.viewer.sees_call(call));
         let calls: Vec<CallRecord> = seen.map(|call| self.viewer.shown(call)).collect();
@@ -219,6 +224,7 @@ impl PageEventStream {
     fn gather(&mut self, line: Option<Arc<str>>) {
         let Some(log) = &mut self.log else { return };
         log.gathered.extend(line);
+        // A noisy process must not grow our memory between two ticks.
         let excess = log.gathered.len().saturating_sub(LINES);
         log.gathered.drain(..excess);
     }
@@ -243,7 +249,7 @@ impl PageEventStream {
         self.viewer.backend().board_changes(self.viewer.looker()).filter(|_| self.viewer.sees_server("pm"))
     }
 
-    /// Waits for a slow page; what happens meanwhile is told later, or counted as dropped.
+    /// Waits for a slow page. What happens while it waits is sent later, or counted as dropped.
     async fn send(&self, name: &str, data: &impl Serialize) -> Result<(), PageClosed> {
         let text = serde_json::to_string(data).expect("what is shown is always JSON");
         self.sender.send(event::named(name, &text)).await.map_err(|_| PageClosed)
@@ -255,6 +261,7 @@ async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
         Some(changes) => changes.changed().await.is_ok(),
         None => std::future::pending().await,
     };
+    // A closed channel is ready at once, for ever, so it is not awaited again.
     if !is_alive {
         *changes = None;
     }

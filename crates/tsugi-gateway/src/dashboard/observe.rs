@@ -1,4 +1,4 @@
-//! What the dashboard may know of servers, whoever keeps them.
+//! What the dashboard may know of servers, no matter which part of the gateway keeps them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 use tsugi_protocol::json::RawJson;
 
-/// Those who keep servers, seen by somebody who looks.
+/// The keeper of the servers, as the dashboard reads it.
 pub trait ServerObserver: Send + Sync {
     /// How every server stands, in their order.
     fn states(&self) -> Vec<ServerState>;
@@ -46,7 +46,7 @@ pub struct ServerState {
     pub transport: &'static str,
     /// Since when it is connected, in milliseconds since 1970.
     pub started_at: Option<u64>,
-    /// How often it was connected anew after a failure.
+    /// How often it was connected again after a failure.
     pub restarts: u32,
     /// Its process, if it has one.
     pub pid: Option<u32>,
@@ -58,12 +58,12 @@ pub struct ServerState {
     pub prompts: usize,
     /// How well it is confined; nothing when it is no process of ours.
     pub sandbox: Option<&'static str>,
-    /// What somebody should look at.
+    /// What an operator should look at.
     #[serde(skip)]
     pub troubles: Vec<ServerTrouble>,
 }
 
-/// Something about a server that somebody should look at.
+/// Something about a server that an operator should look at.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServerTrouble {
     /// What kind: `failed`, `reconnecting`, `left-alone`, `list`, `names`, `sandbox`, `errors`.

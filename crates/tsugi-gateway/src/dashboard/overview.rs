@@ -24,7 +24,7 @@ const RECENT: usize = 50;
 const LIMIT: usize = 100;
 const MOST: usize = 1000;
 
-/// A response that nobody keeps.
+/// A response that no cache keeps.
 pub(super) fn give(value: &impl Serialize) -> Response<ResponseBody> {
     let text = serde_json::to_vec(value).expect("what is shown is always JSON");
     let mut response = http::json(StatusCode::OK, ResponseBody::one(text.into()));
@@ -69,6 +69,7 @@ pub(super) fn server(viewer: &DashboardViewer, name: &str) -> Result<Response<Re
     let (observed, mut detail) = observed
         .and_then(|observed| Some((observed, observed.detail(name)?)))
         .ok_or_else(|| HttpRefusal::no_server(name))?;
+    // A permit may allow some tools of a server and not others.
     for list in [&mut detail.tools, &mut detail.resources, &mut detail.templates, &mut detail.prompts] {
         list.retain(|named| viewer.sees(name, &named.name));
     }
@@ -140,11 +141,13 @@ pub(super) fn calls(viewer: &DashboardViewer, query: &str) -> Result<Response<Re
 
 /// Whether a text has these words in it, whatever the case of its letters.
 fn contains(text: &str, words: &str) -> bool {
+    // `windows` panics on a size of zero. `PageQuery` drops empty values, so there is none.
     text.as_bytes().windows(words.len()).any(|part| part.eq_ignore_ascii_case(words.as_bytes()))
 }
 
 /// `GET /api/calls/{id}`
 pub(super) fn call(viewer: &DashboardViewer, id: &str) -> Result<Response<ResponseBody>, HttpRefusal> {
+    // A call that the viewer may not see looks like one that is forgotten.
     let found = id.parse().ok().and_then(|id| viewer.recorder().call(id)).filter(|call| viewer.sees_call(call));
     let gone = || {
         let message = "this call is not remembered: only the last calls are";

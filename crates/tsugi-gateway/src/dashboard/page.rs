@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 use crate::body::ResponseBody;
 
-/// Nothing from elsewhere, nothing inline but the one style that the document brings, nobody around it.
+/// Nothing from elsewhere, nothing inline but the one style that the document brings, no frame around it.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'sha256-{}'; img-src 'self' data: blob:; \

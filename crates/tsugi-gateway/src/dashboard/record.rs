@@ -25,7 +25,7 @@ pub(crate) struct CallStart {
     pub(super) caller: Caller,
     pub(super) face: &'static str,
     pub(super) request_id: Option<Arc<str>>,
-    /// What it does when, when somebody looked at its beginning.
+    /// Its steps with their times, if a dashboard was open when it began.
     timeline: Option<CallTimeline>,
 }
 
@@ -52,6 +52,7 @@ impl CallStart {
 
 /// What a call is about, short enough to be kept.
 pub(crate) fn subject_of(call: &Call) -> Arc<str> {
+    // The subject comes from the caller, and thousands of records keep one.
     shortened(&call.subject().unwrap_or_default(), LONGEST_SUBJECT).into()
 }
 
@@ -69,6 +70,7 @@ impl CallEnding {
     /// How it ended, and with how many bytes. The members of a result are indexed already, so looking is cheap.
     pub(super) fn of(outcome: Option<&Outcome>) -> (Self, usize) {
         match outcome {
+            // Without an outcome, the caller went away first.
             None => (Self::Cancelled, 0),
             Some(Outcome::InputRequired(_)) => (Self::InputRequired, 0),
             Some(Outcome::Failed(_)) => (Self::Failed, 0),
@@ -148,10 +150,12 @@ pub(super) fn problem_of(outcome: &Outcome) -> Option<Box<CallProblem>> {
         },
         _ => return None,
     };
+    // Boxed, since most calls succeed and every slot of the ring would be larger otherwise.
     Some(Box::new(problem))
 }
 
 fn shortened(text: &str, longest: usize) -> String {
+    // By characters: a cut inside of one would panic.
     match text.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -173,6 +177,7 @@ pub(super) struct CallRecord {
 
 impl PartialEq for CallRecord {
     fn eq(&self, other: &Self) -> bool {
+        // An id is given only once, so it stands for the whole record.
         self.id == other.id
     }
 }
@@ -195,6 +200,7 @@ impl CallRecord {
         }
         let step = |step: TimelineStep| {
             let begin = step.begin.as_micros() as u64;
+            // A step without an end lasted as long as the call. The bound keeps the difference below from underflowing.
             let end = step.end.map_or(self.micros, |end| end.as_micros() as u64).max(begin);
             let (start, duration) = (begin as f64 / 1000.0, (end - begin) as f64 / 1000.0);
             json!({"stage": step.stage, "startMs": start, "durationMs": duration, "note": step.note})

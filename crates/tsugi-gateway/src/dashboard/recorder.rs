@@ -1,4 +1,4 @@
-//! What happened lately: the last calls and each server's numbers, for whoever opens the dashboard.
+//! What happened lately: the last calls and each server's numbers, for the dashboard.
 //!
 //! Every call pays for one lock, a few counters and one slot of a ring; nothing is written out, and nothing is
 //! allocated unless the call failed.
@@ -84,6 +84,7 @@ impl CallRecorder {
         if book.series.len() <= SERVERS {
             book.series.push(CallSeries::new(second));
         }
+        // When the table is full, this is the last series, which all further servers share.
         let place = ServerSlot(book.series.len() - 1);
         if book.places.len() < SERVERS {
             book.places.insert(server.clone(), place);
@@ -97,6 +98,7 @@ impl CallRecorder {
         let took = now.duration_since(started.at);
         let (ended, bytes) = CallEnding::of(outcome);
         let record = CallRecord {
+            // `push` sets the id, under the lock.
             id: 0,
             at: self.began + started.at.saturating_duration_since(self.started).as_millis() as u64,
             micros: took.as_micros() as u64,
@@ -106,6 +108,7 @@ impl CallRecorder {
             started,
         };
         let second = self.second(now);
+        // All calls share the lock, so the record is complete before it is taken.
         let is_error = ended.is_error();
         let mut book = self.book.lock();
         book.series[0].add(second, record.micros, is_error);
@@ -134,7 +137,7 @@ impl CallRecorder {
         OpenPageGuard(self.clone())
     }
 
-    /// Whether somebody is looking.
+    /// Whether a page is open.
     pub(crate) fn is_watched(&self) -> bool {
         self.pages.load(Ordering::Relaxed) > 0
     }
@@ -185,6 +188,7 @@ impl CallRecorder {
             let first = book.first();
             let begin = end.saturating_sub(PORTION).max(first);
             let is_last = begin >= end || begin == first;
+            // Failures that left the ring are older than everything in it, so they come last.
             let older = book.failures.iter().rev().filter(|record| is_last && record.id < first.min(end));
             let portion = (begin..end).rev().map(|id| book.get(id)).chain(older);
             for record in portion.filter(|record| wanted(record)) {
@@ -230,6 +234,7 @@ impl CallHistory {
             if self.failures.len() == FAILURES {
                 self.failures.pop_front();
             }
+            // The copy outlives the slot in the ring.
             self.failures.push_back(record.clone());
         }
         match self.calls.get_mut(self.next as usize % CALLS) {

@@ -6,7 +6,7 @@ use super::observe::{ServerState, ServerTrouble};
 use super::series::CallNumbers;
 use super::viewer::DashboardViewer;
 
-/// Fewer failed calls in a minute than this need nobody's attention.
+/// Fewer failed calls in a minute than this need no attention.
 const FEW: u64 = 5;
 /// A larger part of failed calls than this does.
 const MANY: f64 = 0.1;
@@ -20,7 +20,7 @@ pub(super) struct ServerRow {
     pub(super) numbers: CallNumbers,
 }
 
-/// Something that somebody should look at.
+/// Something that an operator should look at.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct AttentionItem {
     server: String,

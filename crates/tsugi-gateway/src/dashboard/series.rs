@@ -92,10 +92,12 @@ impl CallSeries {
             return;
         }
         let (before, after) = (step(self.now), step(second));
+        // At most one turn of each ring is cleared, however long the silence was.
         for past in (self.now + 1).max(second.saturating_sub(SECONDS as u64 - 1))..=second {
             self.seconds[past as usize % SECONDS] = SecondBucket::default();
         }
         if after > before {
+            // Before its histogram is cleared: the point keeps two quantiles of it.
             self.close(before);
             for past in (before + 1).max(after.saturating_sub(POINTS - 1))..=after {
                 self.points[past % POINTS] = ChartPoint::default();
@@ -119,6 +121,7 @@ impl CallSeries {
         self.advance(second);
         let mut minute = LatencyHistogram::default();
         self.details.iter().for_each(|detail| minute.merge(detail));
+        // The second that is not over would look like a drop at the end of the line.
         let spark: Vec<u32> = (1..=SHOWN_SECONDS).rev().map(|age| self.second(age).calls).collect();
         // Those of the second that is not over count for the minute, or a first call would show after a second only.
         let all = (0..=SHOWN_SECONDS).map(|age| self.second(age));
@@ -149,6 +152,7 @@ impl CallSeries {
     pub(super) fn points(&mut self, second: u64, began: u64) -> Vec<ChartPoint> {
         self.advance(second);
         let last = step(second);
+        // The last point is still open: it shows the quantiles so far.
         self.close(last);
         let first = (last + 1).saturating_sub(POINTS);
         let at = |step: usize| began + step as u64 * STEP * 1000;

@@ -11,7 +11,7 @@ use crate::guard::principal::Principal;
 use super::record::CallRecord;
 use super::recorder::CallRecorder;
 
-/// Somebody who looks at the dashboard.
+/// A person who looks at the dashboard.
 pub(crate) struct DashboardViewer {
     pub(super) gateway: Arc<Gateway>,
     pub(super) principal: Principal,

@@ -74,8 +74,8 @@ enum ParsedPost {
     Initialize(Box<RpcRequest>),
 }
 
-/// Reads a POST and begins what it asks for. Nothing here waits, so that nothing of it is carried along while
-/// somebody does.
+/// Reads a POST and begins what it asks for. Nothing here waits, so that none of its variables are kept in
+/// the future that does.
 fn parse_post(
     asked: &FaceRequest<'_>,
     endpoint: &Endpoint,

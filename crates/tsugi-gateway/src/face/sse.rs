@@ -56,7 +56,7 @@ pub(crate) fn open(asked: &FaceRequest<'_>, endpoint: Endpoint) -> Result<Respon
     Ok(http::long_events(PeerStream { id, greeting, posted, waiting, peer, keep_alive, closing, _room: room, gateway }))
 }
 
-/// Takes a posted message for a stream. Somebody else's stream does not exist.
+/// Takes a posted message for a stream. The stream of another caller is not found.
 pub(crate) fn post(asked: &FaceRequest<'_>, bytes: Bytes) -> Result<Response<ResponseBody>, HttpRefusal> {
     let query = asked.parts.uri.query().unwrap_or_default();
     let id = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "sessionId" || key == "session_id");

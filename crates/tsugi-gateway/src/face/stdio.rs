@@ -79,7 +79,7 @@ struct StdioWire<W> {
 }
 
 impl<W: AsyncWrite + Unpin> StdioWire<W> {
-    /// Whoever closed its end may still read, but not for long.
+    /// A client that closed its end may still read, but not for long.
     async fn serve_and_finish<R: AsyncRead + Unpin>(&mut self, input: R) -> std::io::Result<()> {
         self.serve(input).await?;
         let _ = tokio::time::timeout(AFTER_END, self.finish()).await;

@@ -106,7 +106,7 @@ async fn serve(
             () = &mut ending => false,
         };
         if !is_open {
-            // Whoever is gone need not hear goodbye.
+            // The client may be gone already; then the close frame is not worth a longer wait.
             let _ = timeout(Duration::from_secs(1), socket.close(None)).await;
             return;
         }

@@ -168,9 +168,9 @@ pub struct KeyTable {
 /// What a table without keys means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmptyKeyPolicy {
-    /// Nobody has to say who they are.
+    /// No caller needs a key.
     Open,
-    /// Nobody comes in: others can reach the address.
+    /// Every caller is refused: others can reach the address.
     Shut,
 }
 
@@ -242,8 +242,8 @@ impl KeyTable {
         self.by_digest.get(&digest).map(|(key, caller)| Principal::of_key(key.clone(), caller.clone()))
     }
 
-    /// What the caller of this name may use; `None` when nothing restricts it. Somebody whose key is gone may use
-    /// nothing, although a connection of theirs may still be open.
+    /// What the caller of this name may use; `None` when nothing restricts it. A caller whose key is gone may
+    /// use nothing, although its connection may still be open.
     pub(super) fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>> {
         if self.admits_anybody() {
             return None;
@@ -254,7 +254,7 @@ impl KeyTable {
 
     /// What the calls of this name may take; `None` when they may take anything.
     pub(super) fn allowance(&self, principal: &str) -> Option<&Arc<KeyRateLimit>> {
-        // Most gateways limit nobody, and every call comes by here.
+        // Most gateways have no limits, and every call comes by here.
         if self.allowances.is_empty() { None } else { self.allowances.get(principal) }
     }
 }

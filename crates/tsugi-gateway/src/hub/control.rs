@@ -70,6 +70,7 @@ impl Hub {
             };
             held
         });
+        // The hub may show the server already, without these settings. This makes it look again.
         self.0.feed.reconfigured.notify_one();
         Ok(describe(&server))
     }

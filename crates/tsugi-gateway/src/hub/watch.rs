@@ -176,7 +176,7 @@ struct HubListener {
     changes: ChangeStream,
     /// Tells of each new view.
     renewed: RenewalStream,
-    /// The addresses that are not watched yet. Whoever has one may tell its list later.
+    /// The addresses that are not watched yet. The server that has one may send its list later.
     missing: BTreeSet<String>,
     watched: Vec<WatchedResources>,
     stage: ListenStage,

@@ -289,6 +289,7 @@ impl MeteredCall {
     /// The same reply, counted.
     pub fn measure(self, reply: Reply) -> Reply {
         match reply.into_ready() {
+            // A reply that is ready was never in flight, so the gauge stays as it is.
             Ok(outcome) => {
                 self.meter.count(self.started, Some(&outcome));
                 Reply::ready(outcome)

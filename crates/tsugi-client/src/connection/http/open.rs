@@ -85,6 +85,7 @@ async fn probe(context: &Arc<ConnectionContext>, client: &HttpClient) -> Result<
     let response = client.post(message, headers).await.map_err(|error| connect_fault(&error))?;
     let status = response.status.as_u16();
     let refusal = response.status_error();
+    // Without a readable body, the status alone decides.
     let body = read_body(response).await.ok().flatten();
     match detect::of_http(status, body.as_ref()) {
         detect::HttpEraVerdict::Modern(identity) => {

@@ -62,11 +62,13 @@ pub(super) async fn open(
     query: &str,
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
     let wish = wish(query);
+    // The first page is read before the response begins, while an error can still set the status.
     let first = match page(viewer, &wish, 0).await? {
         Ok(first) => first,
         Err(fault) => return Ok(answer(Err(fault))),
     };
     let (sender, receiver) = mpsc::channel(WAITING);
+    // The task outlives this request, so it owns its viewer.
     let reader = DashboardViewer { gateway: viewer.gateway.clone(), principal: viewer.principal.clone() };
     viewer.gateway.tasks().spawn(write(reader, format, wish, first, sender));
     let mut response = Response::new(ResponseBody::Stream(Box::new(ExportChunks(receiver))));
@@ -78,6 +80,7 @@ pub(super) async fn open(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(file));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // The text comes from agents. A browser must not guess that it is HTML.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }
@@ -126,16 +129,18 @@ async fn write(
     let mut text = head;
     loop {
         text.extend(events.iter().map(|event| line(format, event)));
+        // The channel holds few parts, so a slow reader slows the reading and memory stays bounded.
         if !text.is_empty() && sender.send(Bytes::from(std::mem::take(&mut text))).await.is_err() {
             return;
         }
         let Some(last) = events.last().and_then(|event| event["seq"].as_i64()) else { return };
-        // Reading may take long: who was signed out meanwhile reads no further.
+        // Reading may take long: a viewer who was signed out in that time reads no further.
         if (events.len() as i64) < PAGE || !viewer.is_still_in() {
             return;
         }
         events = match page(&viewer, &wish, last).await {
             Ok(Ok(more)) => more,
+            // The head is sent already, so an error cannot be reported any more.
             _ => return,
         };
     }

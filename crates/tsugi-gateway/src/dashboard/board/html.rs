@@ -11,7 +11,7 @@ impl HtmlWriter {
         self
     }
 
-    /// Anybody's text, as text; also inside of a quoted attribute.
+    /// Text from any source, escaped so that it stays text, even inside a quoted attribute.
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
         for letter in text.chars() {
             match letter {
@@ -28,7 +28,7 @@ impl HtmlWriter {
         self
     }
 
-    /// An element of ours around anybody's text.
+    /// An element of ours around text from any source.
     pub(super) fn element(&mut self, open: &'static str, text: &str, close: &'static str) -> &mut Self {
         self.mark(open).text(text).mark(close)
     }

@@ -44,6 +44,7 @@ struct BoardQuery {
 impl BoardQuery {
     fn of(asked: &FaceRequest<'_>) -> Self {
         let query = asked.parts.uri.query().unwrap_or_default();
+        // A form sends its empty fields too. They are not filters.
         let pairs = url::form_urlencoded::parse(query.as_bytes()).into_owned().filter(|(_, value)| !value.is_empty());
         let query: BTreeMap<String, String> = pairs.collect();
         let accepts = asked.parts.headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
@@ -65,6 +66,7 @@ impl BoardQuery {
 /// `GET /board.html`
 pub(crate) async fn show(asked: &FaceRequest<'_>) -> Result<Response<ResponseBody>, HttpRefusal> {
     let (viewer, wish) = (DashboardViewer::of(asked), BoardQuery::of(asked));
+    // A page and not a bare error, since it carries the form to sign in with.
     if viewer.principal.is_guest() {
         return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(&wish, false)));
     }
@@ -74,6 +76,7 @@ pub(crate) async fn show(asked: &FaceRequest<'_>) -> Result<Response<ResponseBod
         return Ok(give(StatusCode::FORBIDDEN, &wish, html));
     };
     let projects = list(&projects, "projects");
+    // Without a known project in the address, an active one is shown, or else the first.
     let wanted = projects.iter().find(|one| wish.get("project") == one["key"].as_str());
     let active = projects.iter().find(|one| one["status"] == "active");
     let mut html = HtmlWriter::default();
@@ -89,14 +92,17 @@ pub(crate) async fn show(asked: &FaceRequest<'_>) -> Result<Response<ResponseBod
 /// `POST /board.html`: the same sign-in as that of the page, from a form.
 pub(crate) fn sign_in(asked: &FaceRequest<'_>, body: &Bytes) -> Result<Response<ResponseBody>, HttpRefusal> {
     let guard = asked.gateway.guard();
+    // Any site can send a form here. Only our own page may sign a browser in.
     guard.expect_own_page(asked.parts)?;
     let key = url::form_urlencoded::parse(body).find(|(name, _)| name == "key").map(|(_, key)| key.into_owned());
+    // A pasted key often has spaces around it.
     let Some((principal, signed_in)) = guard.sign_in(key.unwrap_or_default().trim()) else {
         let wish = BoardQuery::of(asked);
         return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(&wish, true)));
     };
     tracing::info!(key = principal.caller().principal(), "signed in at the plain board");
     let mut response = Response::new(ResponseBody::empty());
+    // The browser follows with a GET, so that a reload does not send the key again.
     *response.status_mut() = StatusCode::SEE_OTHER;
     let cookie = HeaderValue::try_from(signed_in.set_cookie()).expect("a cookie of ours is plain text");
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("/board.html"));
@@ -128,6 +134,7 @@ struct AgentNames(BTreeMap<String, String>);
 
 impl AgentNames {
     fn of<'a>(&'a self, id: &'a str) -> &'a str {
+        // Only the first 200 agents are listed. Others appear by their id.
         self.0.get(id).map_or(id, String::as_str)
     }
 }
@@ -139,6 +146,7 @@ async fn whole(
     project: &Value,
     html: &mut HtmlWriter,
 ) -> Result<(), HttpRefusal> {
+    // Everything is read before anything is written, so that a failure leaves no half page.
     let id = &project["id"];
     let here = json!({"project_id": id});
     let agents = ask(viewer, "list_agents", json!({"project_id": id, "limit": 200})).await?;
@@ -162,6 +170,7 @@ fn filtered(wish: &BoardQuery, project: &Value) -> Value {
         "project_id": project,
         "text": wish.get("text"),
         "label": wish.get("label"),
+        // An unknown priority from the address is dropped, so that it does not fail the whole page.
         "priority": wish.get("priority").filter(|one| ["critical", "high", "medium", "low"].contains(one)),
         "ready_only": wish.get("ready").is_some(),
     })
@@ -226,6 +235,7 @@ fn at_work(wish: &BoardQuery, names: &AgentNames, crew: &Value, html: &mut HtmlW
         html.element("<p>", wish.say("no agents"), "</p></section>");
         return;
     }
+    // Focusable, so that a wide table can be scrolled with the keyboard.
     html.mark("<div class=\"wide\" tabindex=\"0\"><table><thead><tr>");
     for head in ["agent", "client", "since", "heard", "tasks"] {
         html.element("<th scope=\"col\">", wish.say(head), "</th>");
@@ -289,6 +299,7 @@ fn columns(wish: &BoardQuery, names: &AgentNames, project: &Value, board: &Value
         let cards = list(column, "cards");
         cards.iter().for_each(|one| card(wish, names, one, html));
         html.mark("</ul>");
+        // The board gives the first cards of a long column only; the reader learns how many are missing.
         let rest = total - cards.len() as i64;
         if rest > 0 {
             html.element("<p class=\"sub\">", &rest.to_string(), " ").text(wish.say("more")).mark("</p>");
@@ -329,6 +340,7 @@ fn filter(wish: &BoardQuery, project: &Value, board: &Value, html: &mut HtmlWrit
         wish.say("filter"),
         "\">",
     );
+    // A GET form replaces the whole query, so the project and the language travel with it.
     html.element("<input type=\"hidden\" name=\"project\" value=\"", text(project, "key"), "\">");
     html.element("<input type=\"hidden\" name=\"lang\" value=\"", wish.lang.code(), "\">");
     html.element("<label>", wish.say("text"), " <input type=\"search\" name=\"text\" value=\"");
@@ -355,6 +367,7 @@ fn options<'a>(
     for value in values {
         html.element("<option value=\"", value, "\"");
         html.mark(if wish.get(name) == Some(value) { " selected>" } else { ">" });
+        // Priorities have translations. Labels are shown as agents wrote them.
         html.text(if name == "priority" { wish.say(value) } else { value }).mark("</option>");
     }
     html.mark("</select></label>");

@@ -9,7 +9,7 @@ const SOURCE: &str = include_str!("../../../../tsugi-protocol/src/answer/fault.r
 
 const HEAD: &str = "# Errors
 
-<!-- Generated from `crates/tsugi-protocol/src/answer/fault.rs` and `crates/tsugi-gateway/src/face/fault.rs`. `UPDATE_GOLDEN=1 cargo nextest run -p tsugi-gateway reference` writes it anew. -->
+<!-- Generated from `crates/tsugi-protocol/src/answer/fault.rs` and `crates/tsugi-gateway/src/face/fault.rs`. `UPDATE_GOLDEN=1 cargo nextest run -p tsugi-gateway reference` writes it again. -->
 
 The same failure has the same code in the command, the library, the log and the dashboard.
 JSON-RPC reports it under a number, with the code as `data.kind`; REST under a word of its own, with a status.
@@ -80,5 +80,5 @@ fn the_reference_page_of_errors_is_fresh() {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &page).unwrap();
     }
-    assert_eq!(page, std::fs::read_to_string(&path).unwrap_or_default(), "UPDATE_GOLDEN=1 writes it anew");
+    assert_eq!(page, std::fs::read_to_string(&path).unwrap_or_default(), "UPDATE_GOLDEN=1 writes it again");
 }

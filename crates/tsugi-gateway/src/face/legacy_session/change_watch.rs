@@ -84,7 +84,7 @@ impl LegacyChangeWatch {
     }
 
     /// What the client is asked so that servers can hear of its new roots. Servers that hear of them are on their way
-    /// to this client alone; the answer of the turn says nothing that anybody waits for.
+    /// to this client alone; no caller waits for the answer of the turn.
     fn poll_roots(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
         loop {
             let Some((number, turn)) = &mut self.roots else {
@@ -129,7 +129,7 @@ fn updated(uri: &str) -> RpcNotification {
 
 fn after(outcome: &Outcome) -> ChangeWatchState {
     match outcome {
-        // Whoever cannot tell now will not be able to later.
+        // A server that cannot report changes now will not be able to later.
         Outcome::Failed(tsugi_protocol::answer::CallFailure::Upstream(_)) => ChangeWatchState::Idle,
         _ => ChangeWatchState::Resting(Box::pin(tokio::time::sleep(PAUSE))),
     }

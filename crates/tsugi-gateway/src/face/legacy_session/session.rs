@@ -251,7 +251,7 @@ impl LegacySession {
     fn answered(&self, response: RpcResponse) {
         let Some(id) = response.id.as_ref().and_then(RequestId::as_u64) else { return };
         if let Some(waiting) = self.state.lock().questions.remove(&id) {
-            // The turn may have ended meanwhile; then nobody wants the answer.
+            // The turn may have ended before the answer came; then no receiver is left for it.
             let _ = waiting.send(response.body);
         }
     }
@@ -279,7 +279,7 @@ impl LegacySession {
         self.subscribe(request)
     }
 
-    /// Whoever answers here did what this request asked for. A server that says it cannot be subscribed to is asked all
+    /// Notes that a server did what this request asked for. A server that says it cannot be subscribed to is asked all
     /// the same, since some do it: then the client wants the notification.
     pub(super) fn done(&self, request: &RpcRequest) {
         if request.method == Method::ResourcesSubscribe {

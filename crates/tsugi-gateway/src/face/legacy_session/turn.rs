@@ -236,7 +236,7 @@ impl LegacyTurn {
         for (_, id, _) in std::mem::take(&mut asking.waiting) {
             self.conversation.forget_question(id);
             let mut params = ObjectWriter::with_capacity(64);
-            params.number("requestId", id).string("reason", "nobody waits for the answer any more");
+            params.number("requestId", id).string("reason", "no call waits for the answer any more");
             self.outgoing.push_back(RpcNotification::new(Method::Cancelled, Some(params.finish())).to_bytes());
         }
         // The server's call ends now, so that other callers do not wait for it.

@@ -70,7 +70,7 @@ pub(super) async fn initialize(
     Ok(response)
 }
 
-/// The session that a request names. Somebody else's session does not exist.
+/// The session that a request names. The session of another caller is not found.
 fn find(asked: &FaceRequest<'_>, place: Option<&str>) -> Result<Arc<ClientSession>, HttpRefusal> {
     let id = session_id(asked)?;
     let session = asked.gateway.sessions().find(id, &asked.principal, place);

@@ -21,7 +21,7 @@ pub type StdioOutput = Box<dyn AsyncWrite + Send + Unpin>;
 pub fn input() -> StdioInput {
     let stdin = std::io::stdin();
     let direct = match kind(stdin.as_fd()) {
-        // A pipe is opened anew, so that whoever shares ours does not find it non-blocking.
+        // A pipe is opened again, so that processes that share ours do not find it non-blocking.
         Ok(DescriptorKind::Pipe) => {
             pipe::OpenOptions::new().open_receiver("/proc/self/fd/0").map(|pipe| Box::new(pipe) as StdioInput)
         }

@@ -39,7 +39,7 @@ async fn a_server_is_prepared_before_a_listener_to_resources_is_acknowledged() {
     assert_eq!(note(&mut lists).await["method"], "notifications/subscriptions/acknowledged");
     let mut reply = server.answer(listen(json!({"resourceSubscriptions": ["demo://a"]})));
     assert!(is_waiting(&mut reply));
-    assert!(server.notifier().is_any_watched(), "what happens meanwhile is told too");
+    assert!(server.notifier().is_any_watched(), "a change while it waits is reported too");
     server.notifier().resource_updated("demo://a");
     gate.add_permits(1);
     assert_eq!(note(&mut reply).await["method"], "notifications/subscriptions/acknowledged");
