@@ -70,6 +70,7 @@ With this first line, editors that use the YAML language server complete and che
 
 ```yaml
 # yaml-language-server: $schema=./tsugi.schema.json
+servers: [{ name: demo, builtin: demo }]
 ```
 ";
 
