@@ -79,10 +79,10 @@ fn parsed(name: &str, arguments: Value) -> Result<Value, Fault> {
 
 /// What was said last in each dialect, kept while no catalog changes.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<HashMap<SchemaDialect, Said>>);
+pub(crate) struct DialectCache(Mutex<HashMap<SchemaDialect, CachedDialect>>);
 
 /// What was said, and of which catalogs.
-type Said = (Arc<Catalogs>, Arc<Spoken>);
+type CachedDialect = (Arc<Catalogs>, Arc<Spoken>);
 
 /// The catalogs behind a conversion. They are compared by identity, since servers that follow each other under
 /// one name count alike.

@@ -24,7 +24,7 @@ use tsugi_protocol::mcp::meta::RequestMeta;
 use crate::batch;
 use crate::catalog::Catalog;
 use crate::config::{ManagerOptions, ServerConfig};
-use crate::dialect::Desk;
+use crate::dialect::DialectCache;
 use crate::not_found;
 use crate::result::ToolResult;
 use crate::serena::{self, Serena};
@@ -47,7 +47,7 @@ pub struct Manager(Arc<ManagerState>);
 
 struct ManagerState {
     shared: Arc<ManagerShared>,
-    desk: Desk,
+    desk: DialectCache,
     servers: RwLock<Vec<RegisteredServer>>,
     changes: broadcast::Sender<ServerChange>,
     /// Servers that were removed or replaced, and are still being stopped.
@@ -82,7 +82,7 @@ impl Manager {
         let changes = broadcast::channel(CHANGES).0;
         let common = Arc::new(ManagerShared::new(options));
         let (servers, leaving) = (RwLock::default(), TaskTracker::new());
-        Self(Arc::new(ManagerState { shared: common, desk: Desk::default(), servers, changes, leaving }))
+        Self(Arc::new(ManagerState { shared: common, desk: DialectCache::default(), servers, changes, leaving }))
     }
 
     /// Servers that are registered from now on do not start before [`let_start`](Self::let_start). A gateway opens its
@@ -300,7 +300,7 @@ impl Manager {
         Some(Serena::over(server).await)
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
+    pub(crate) fn desk(&self) -> &DialectCache {
         &self.0.desk
     }
 
