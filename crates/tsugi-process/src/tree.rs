@@ -130,9 +130,11 @@ impl ProcStat {
 
     /// The name stands in brackets and may itself hold brackets and blanks; see proc_pid_stat(5).
     fn parse(text: &str) -> Option<ProcStat> {
+        // From the end: no field after the name holds a bracket.
         let (head, rest) = text.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // Index 0 is field 3 of the manual page, the first one after the name.
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some(ProcStat {
             name: name.to_owned(),

@@ -38,6 +38,7 @@ impl CoarseTimer {
         let mut guard = TimerGuard { timer: self, key: None };
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(|context| {
+            // Polled first: a future that is ready at once sets no deadline at all.
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(output));
             }
@@ -156,6 +157,7 @@ mod ticking {
         pub(super) fn move_to(&self, index: usize, at: Instant) {
             let mut table = self.0.table.lock();
             let entry = &mut table.entries[index];
+            // The ticker looks at every entry in each tick, so it need not be woken.
             (entry.at, entry.has_expired) = (at, false);
         }
 

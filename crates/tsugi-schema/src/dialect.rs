@@ -127,6 +127,7 @@ pub fn convert_tool_with(
     dialect: SchemaDialect,
     options: DialectOptions,
 ) -> ConvertedTool {
+    // Losses of the name and the description join those of the parameters.
     let mut parameters = convert_parameters(input_schema, dialect, options);
     let name = fitting_name(name, &mut parameters.losses);
     let description = fitting_description(description, options, &mut parameters.losses);
@@ -136,6 +137,7 @@ pub fn convert_tool_with(
 
 fn convert_parameters(schema: &Value, dialect: SchemaDialect, options: DialectOptions) -> DeclarationParts {
     match dialect {
+        // No wildcard: a new dialect has to choose its conversion here.
         SchemaDialect::Gemini => gemini::convert(schema),
         SchemaDialect::GeminiClassic => gemini_classic::convert(schema),
         SchemaDialect::OpenAi => openai::convert(schema, options.strictness),
@@ -150,6 +152,7 @@ fn fitting_name(name: &str, losses: &mut Vec<SchemaLoss>) -> String {
         return name.to_owned();
     }
     let fitting = tool_name::fit(name);
+    // Reported at the root, since the name belongs to no part of the schema.
     let note = format!("the name became {fitting}");
     losses.push(SchemaLoss::new(&JsonPointer::root(), "name", LossFate::Changed, note));
     fitting
@@ -157,6 +160,7 @@ fn fitting_name(name: &str, losses: &mut Vec<SchemaLoss>) -> String {
 
 fn fitting_description(description: &str, options: DialectOptions, losses: &mut Vec<SchemaLoss>) -> String {
     let limit = options.description_limit.unwrap_or(usize::MAX);
+    // By characters: a cut inside of one would panic.
     let Some((end, _)) = description.char_indices().nth(limit) else {
         return description.to_owned();
     };

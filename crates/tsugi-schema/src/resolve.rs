@@ -71,10 +71,12 @@ impl<'a> SchemaDocument<'a> {
         let leaves = || ResolveError::Leaves { reference: reference.to_owned() };
         let target = self.base_at(from).join(reference).map_err(|_| leaves())?;
         let fragment = decoded_fragment(&target);
+        // What is not indexed is another document, and those are never fetched.
         let resource = self.places.get(without_fragment(target.clone()).as_str()).ok_or_else(leaves)?;
         let found = match fragment.as_deref() {
             None | Some("") => Some(resource.clone()),
             Some(path) if path.starts_with('/') => below(resource, path),
+            // Anchors are indexed together with their fragment.
             Some(_) => self.places.get(target.as_str()).cloned(),
         };
         found.ok_or_else(|| ResolveError::Dangling { reference: reference.to_owned() })
@@ -105,6 +107,7 @@ impl<'a> SchemaDocument<'a> {
 
     fn index(&mut self, schema: &'a Value, pointer: &JsonPointer, base: &Url, depth: usize) {
         let here = ResolvedSchema { pointer: pointer.clone(), schema };
+        // The root is indexed even without an identifier, so that `#` finds it.
         if pointer.as_str().is_empty() {
             self.places.insert(base.to_string(), here.clone());
         }

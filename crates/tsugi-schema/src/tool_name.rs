@@ -194,6 +194,7 @@ fn alias(wanted: &str, target: &ToolTarget, salt: u32, longest: usize) -> String
     }
     let digest = context.finish();
     let digits: String = digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    // `wanted` is sanitized and so ASCII: a cut anywhere is between characters.
     let kept = wanted.len().min(KEPT).min(longest.max(16) - 9);
     format!("{}_{digits}", &wanted[..kept])
 }

@@ -1,7 +1,7 @@
 //! Checks JSON values against a schema from an untrusted server, at a bounded cost and in words a model can act on.
 //!
 //! A schema is hostile until shown otherwise. Three bounds hold together:
-//! [`survey`] refuses schemas whose composition explodes on a single value, [`meter`] counts the work done on each
+//! `cost` refuses schemas whose composition explodes on a single value, `budget` counts the work done on each
 //! value and stops it, and [`pattern`] runs regular expressions in linear time where they allow it.
 
 mod budget;
@@ -115,11 +115,13 @@ impl Validator {
     /// Compiles a schema. An unknown `$schema` is ignored; a missing one means draft 2020-12.
     pub fn compile(schema: &Value, limits: ValidationLimits) -> Result<Self, CompileError> {
         let compiled = engine::CompiledSchema::new(schema, limits)?;
+        // Only now: the schema has been surveyed, so walking it again is bounded.
         Ok(Self { compiled: Arc::new(compiled), quick: fast_path::FastPath::of(schema).map(Arc::new) })
     }
 
     /// Compiles a schema that is still text.
     pub fn compile_raw(schema: &RawValue, limits: ValidationLimits) -> Result<Self, CompileError> {
+        // Before parsing, which takes memory in proportion to the text.
         if schema.get().len() > limits.schema_bytes {
             return Err(CompileError::TooCostly { what: "its size in bytes", limit: limits.schema_bytes });
         }
@@ -136,6 +138,7 @@ impl Validator {
     /// True when a value that is still text certainly fits, found out while it is read and without building it.
     /// `false` says nothing: the whole check must be asked.
     pub fn accepts(&self, text: &[u8]) -> bool {
+        // The limit of the whole check, so that both agree.
         text.len() <= self.compiled.limits().value_bytes && self.quick.as_ref().is_some_and(|quick| quick.accepts(text))
     }
 
@@ -151,6 +154,7 @@ impl Validator {
 
     /// As [`Validator::validate_raw`], handing out what was parsed so that it is not parsed twice.
     pub fn parse_and_validate(&self, value: &RawValue) -> Result<Value, SchemaViolations> {
+        // Before parsing, as for schemas.
         if value.get().len() > self.compiled.limits().value_bytes {
             return Err(SchemaViolations::too_large(self.compiled.limits().value_bytes));
         }

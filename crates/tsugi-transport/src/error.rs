@@ -129,10 +129,12 @@ fn tls_reason(error: &rustls::Error) -> FaultReason {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             FaultReason::TlsWrongName
         }
+        // A wrong clock makes a certificate look expired or not valid yet, so one reason covers both.
         CertificateError::Expired
         | CertificateError::ExpiredContext { .. }
         | CertificateError::NotValidYet
         | CertificateError::NotValidYetContext { .. } => FaultReason::TlsExpired,
+        // Neither the name nor the dates: the certificate or its issuer is not accepted.
         _ => FaultReason::TlsUntrusted,
     }
 }

@@ -44,6 +44,7 @@ pub async fn connect(target: HttpTarget) -> Result<Link, TransportError> {
         Ok(SseOpening::Broken(error)) => return Err(error),
         Err(_) => (conventional(client.url())?, None),
     };
+    // Posts carry our headers, which may hold credentials. They must not reach another origin.
     let poster = client.at(endpoint).ok_or_else(|| {
         TransportError::unsent(TransportErrorKind::Protocol, "the server names an address of another origin to post to")
     })?;
@@ -114,6 +115,7 @@ fn start(poster: HttpClient, events: EventStream, first: Option<Bytes>) -> Link 
     let (incoming, inbox) = mpsc::channel(QUEUE);
     let posts = PendingPosts::default();
     tokio::spawn(async move {
+        // Each direction ends the other: half a link is of no use.
         tokio::select! {
             () = receive(events, first, incoming.clone(), posts.clone()) => {}
             () = post_all(poster, outgoing, incoming, posts.clone()) => {}
@@ -190,6 +192,7 @@ async fn post_all(
     let (aside, waiting) = mpsc::channel(QUEUE);
     posting.spawn(post_aside(poster.clone(), waiting));
     while let Some(message) = outgoing.recv().await {
+        // Finished posts leave the set, so that its length counts only those that run or wait.
         while posting.try_join_next().is_some() {}
         match RpcMessage::parse(message.clone()) {
             Ok(RpcMessage::Request(_)) if posting.len() >= MAX_WAITING => {

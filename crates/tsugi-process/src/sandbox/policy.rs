@@ -73,6 +73,7 @@ impl Default for SandboxRules {
             cpu: None,
             processes: 256,
             isolation: Isolation::Auto,
+            // Running with less protection than the rules promise must be asked for.
             required: true,
         }
     }

@@ -302,6 +302,7 @@ impl Fault {
 
     /// The exact cause: that of the innermost fault that has one.
     pub fn root_reason(&self) -> Option<FaultReason> {
+        // The layer that failed knows more than the one that wrapped its fault.
         self.cause.as_deref().and_then(Fault::root_reason).or(self.reason)
     }
 
@@ -357,6 +358,7 @@ fn usual(code: FaultCode) -> (CallStage, Blame, bool, SentState) {
     use SentState::*;
     match code {
         ConfigInvalid => (CallStage::Config, Blame::Caller, false, NotSent),
+        // Refused before any server was asked.
         InvalidParams | InvalidRequest | ToolNotFound | ResourceNotFound | MethodNotFound | ServerNotFound
         | ServerExists | CannotExecute | StateRejected | MissingCapability | InputRequired | TooLarge => {
             (CallStage::Validate, Blame::Caller, false, NotSent)
@@ -367,9 +369,11 @@ fn usual(code: FaultCode) -> (CallStage, Blame, bool, SentState) {
         ConnectionFailed => (CallStage::Connect, Blame::Upstream, true, NotSent),
         // It may have been done before the connection broke.
         ServerCrashed | ConnectionLost => (CallStage::Call, Blame::Upstream, true, Unknown),
+        // The server may still be working on it.
         Timeout => (CallStage::Call, Blame::Upstream, true, Unknown),
         InvalidResponse => (CallStage::Call, Blame::Upstream, false, Unknown),
         ExecutionFailed => (CallStage::Call, Blame::Upstream, false, Failed),
+        // Retried already. Another round would multiply the attempts.
         MaxRetriesExceeded => (CallStage::Call, Blame::Upstream, false, Unknown),
         // Shed before anything was sent, so a balancer may try elsewhere.
         Overloaded | Draining => (CallStage::Call, Blame::Tsugi, true, NotSent),

@@ -134,7 +134,7 @@ impl From<Fault> for CallFailure {
 
 /// Where a reply comes from while it is not there yet.
 pub trait ReplySource: Send {
-    /// The next step. After [`Event::DoneArgs`] it is not polled again.
+    /// The next step. After [`ReplyEvent::Done`] it is not polled again.
     fn poll_event(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent>;
 
     /// True while the call is queued and nothing was sent yet. A source that does not know returns false.
@@ -239,6 +239,7 @@ impl Reply {
     pub fn into_ready(self) -> Result<Outcome, Reply> {
         match self.0 {
             ReplyState::Ready(outcome) => Ok(outcome),
+            // Not polled here, since there is no task that it could wake.
             state => Err(Reply(state)),
         }
     }
@@ -337,6 +338,7 @@ impl ReplySource for LateSource {
         }
         match &mut *self {
             LateSource::Started(reply) => reply.poll_event(context),
+            // Not reached: the state has just been set above.
             LateSource::Starting(_) => Poll::Pending,
         }
     }

@@ -103,10 +103,11 @@ impl FramingDecoder {
         }
     }
 
-    /// What is left when the stream has ended; see [`line::Decoder::finish`].
+    /// What is left when the stream has ended; see [`line::LineDecoder::finish`].
     pub fn finish(&mut self, buffer: &mut BytesMut) -> Option<Bytes> {
         match self.kind() {
             FramingKind::Line => self.line.finish(buffer),
+            // A message shorter than its announced length is incomplete.
             FramingKind::ContentLength => None,
         }
     }
@@ -128,7 +129,9 @@ fn opening(buffer: &mut BytesMut) -> StreamOpening {
     }
     match buffer.first() {
         None => StreamOpening::Short,
+        // A message or a batch. No header begins like this.
         Some(b'{' | b'[') => StreamOpening::Known(FramingKind::Line),
+        // A byte order mark may arrive in pieces.
         Some(_) if BOM.starts_with(buffer) => StreamOpening::Short,
         Some(_) => header_opening(buffer),
     }
@@ -136,6 +139,7 @@ fn opening(buffer: &mut BytesMut) -> StreamOpening {
 
 fn header_opening(buffer: &[u8]) -> StreamOpening {
     for header in [content_length::HEADER, b"content-type:"] {
+        // So may a header: what has arrived is compared.
         let shown = buffer.len().min(header.len());
         if buffer[..shown].eq_ignore_ascii_case(&header[..shown]) {
             return if shown == header.len() {

@@ -103,6 +103,7 @@ pub fn answer_to_modern(method: &Method, body: &ResponsePayload) -> Option<RawJs
 /// user declined.
 pub fn answer_to_legacy(method: &Method, answer: Option<&RawJson>, version: ProtocolVersion) -> ResponsePayload {
     let Some(answer) = answer.and_then(JsonObject::of) else { return unanswered(method) };
+    // Legacy results have no such member.
     let answer = rewrite::without(&answer, |key| key == "resultType");
     match method {
         Method::CreateMessage => ResponsePayload::Result(revision::sampling_result(&answer, version).raw()),

@@ -29,6 +29,7 @@ fn declared(capabilities: &ClientCapabilities, version: ProtocolVersion) -> RawJ
     if !capabilities.announces_roots() {
         return known.raw();
     }
+    // Modern capabilities have no such flag, so it is kept apart from them and written here.
     let announced = rewrite::members(known.object(), |key, _| match key {
         "roots" => MemberEdit::Replace(RawJson::literal(r#"{"listChanged":true}"#)),
         _ => MemberEdit::Keep,
@@ -40,6 +41,7 @@ fn declared(capabilities: &ClientCapabilities, version: ProtocolVersion) -> RawJ
 /// What only works between a client and the server it is connected to is left out of its capabilities:
 /// tasks of its own. The promise to announce new roots, which no modern client makes, is kept apart from them.
 pub fn read_initialize(params: &JsonObject) -> (ProtocolVersion, ClientProfile) {
+    // An unknown version is not an error: the client decides whether it accepts ours.
     let version = ProtocolVersion::negotiate_legacy(&params.get_str("protocolVersion").unwrap_or_default());
     let capabilities = params.get_object("capabilities").unwrap_or_else(JsonObject::empty);
     let roots = capabilities.get_object("roots");
@@ -78,6 +80,7 @@ pub fn read_initialize_result(result: &JsonObject) -> Result<ServerIdentity, &'s
     let chosen = result.get_str("protocolVersion").ok_or("the server named no protocol version")?;
     let version =
         ProtocolVersion::parse(&chosen).ok_or("the server chose a protocol version that is not spoken here")?;
+    // A modern server has no `initialize`, so such an answer contradicts itself.
     if version.era() == Era::Modern {
         return Err("the server answered initialize with a protocol version that has none");
     }

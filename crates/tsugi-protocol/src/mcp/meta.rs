@@ -111,7 +111,7 @@ impl RequestMeta {
         meta.all_members(&self.rest);
     }
 
-    /// Writes `_meta` for a legacy server, when [there is anything to say](Self::is_said_to_legacy).
+    /// Writes `_meta` for a legacy server, when [there is anything to say](Self::is_sent_to_legacy).
     pub(crate) fn write_legacy(&self, meta: &mut ObjectWriter, token: Option<u64>) {
         if let Some(token) = token {
             meta.number(PROGRESS_TOKEN, token);
@@ -164,6 +164,7 @@ fn client_of(
     info: Option<&[u8]>,
     capabilities: Option<&[u8]>,
 ) -> Result<Arc<ClientProfile>, MetaError> {
+    // Compared as bytes, which costs less than reading the capabilities again.
     let is_same = |last: &&Arc<ClientProfile>| {
         last.version == version
             && last.info.as_ref().map(|info| &info.bytes()[..]) == info

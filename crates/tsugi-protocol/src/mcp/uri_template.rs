@@ -94,6 +94,7 @@ impl UriTemplate {
     /// The variables of `uri`, percent-decoded, in order; `None` when it does not match.
     pub fn variables(&self, uri: &str) -> Option<Vec<(String, String)>> {
         let (path, query) = match uri.split_once('?') {
+            // Without query variables, a `?` is a character like any other.
             Some((path, query)) if !self.query.is_empty() => (path, query),
             _ => (uri, ""),
         };

@@ -98,13 +98,16 @@ impl RpcMessage {
         if version.map(|version| object.value_bytes(version)) != Some(b"\"2.0\"") {
             return Err(MessageError::Envelope("the member `jsonrpc` must be \"2.0\""));
         }
+        // Only a response has no method.
         let Some(method) = method else { return RpcResponse::from_object(object).map(RpcMessage::Response) };
         let method = object.value_str(method).ok_or(MessageError::Envelope("the member `method` must be a string"))?;
         let method = Method::from(method.as_ref());
+        // Two readers could take it for two different messages.
         if result.is_some() || error.is_some() {
             return Err(MessageError::Envelope("both a request and a response"));
         }
         let params = params.map(|params| object.value(params));
+        // Most envelopes have no other members, and then none are copied.
         let extra = if others == 0 { Bytes::new() } else { unknown(object, &["jsonrpc", "id", "method", "params"]) };
         let Some(id) = id else { return Ok(RpcMessage::Notification(RpcNotification { method, params, extra })) };
         let id = RequestId::from_raw(object.value(id));
@@ -130,6 +133,7 @@ fn unknown(object: &JsonObject, known: &[&str]) -> Bytes {
     let mut splice = ObjectWriter::with_capacity(0);
     splice.members_except(object, known);
     let written = splice.finish_bytes();
+    // Without the braces: the pairs go into another object.
     written.slice(1..written.len() - 1)
 }
 
@@ -234,6 +238,7 @@ impl RpcResponse {
             (None, None) => return Err(MessageError::Envelope("neither a method, a result nor an error")),
         };
         let id = object.get("id").and_then(RequestId::from_raw);
+        // An error may lack the id when the peer could not read it. A result always answers a request.
         if id.is_none() && matches!(body, ResponsePayload::Result(_)) {
             return Err(MessageError::Envelope("a result without an id"));
         }

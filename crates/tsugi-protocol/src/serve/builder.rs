@@ -68,6 +68,7 @@ impl ServerBuilder {
 
     /// With a tool. A second one of the same name replaces the first.
     pub fn tool(mut self, tool: BoundTool) -> Self {
+        // Adding one declares the capability, so that it cannot be forgotten.
         self.offer.tools.add(tool);
         self.with_tools()
     }
@@ -89,6 +90,7 @@ impl ServerBuilder {
 
     /// With a family of resources. Of several that match an address, the one added first is asked.
     pub fn template(mut self, template: BoundTemplate) -> Self {
+        // Templates have no capability of their own in MCP.
         self.offer.templates.add(template);
         self.with_resources()
     }
@@ -147,6 +149,7 @@ impl ServerBuilder {
 
     /// Lists this many entries at a time instead of all.
     pub fn page_size(mut self, size: usize) -> Self {
+        // Pages without entries would never reach the end of a list.
         self.page_size = size.max(1);
         self
     }
@@ -170,6 +173,7 @@ impl ServerBuilder {
         Arc::new(InProcessServer {
             info: info.finish(),
             instructions: self.instructions,
+            // Entries can still be added while the server runs.
             offer: RwLock::new(self.offer),
             features: RwLock::new(self.features),
             completion: self.completion,

@@ -53,6 +53,7 @@ impl PromptOutput {
         if let Some(description) = &self.description {
             result.string("description", description);
         }
+        // The member is required, even without a message.
         result.raw("messages", &array_of(&self.messages));
     }
 }
@@ -90,10 +91,12 @@ impl PromptBuilder {
         F: Fn(A, HandlerContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<PromptOutput, HandlerError>> + Send + 'static,
     {
+        // Written once here, not for every listing.
         let described = self.describe(&arguments_of::<A>());
         let handler = move |arguments: JsonObject, context| -> PromptFuture {
             match arguments::read(&arguments.raw()) {
                 Ok(arguments) => Box::pin(handler(arguments, context)),
+                // The result of a prompt has no place for errors, unlike that of a tool.
                 Err(reason) => Box::pin(std::future::ready(Err(HandlerError::invalid_params(reason)))),
             }
         };
@@ -113,6 +116,7 @@ impl PromptBuilder {
 
 /// The arguments of a prompt, read from the schema of its type.
 fn arguments_of<A: JsonSchema>() -> RawJson {
+    // The protocol has a flat list of arguments and no schema for them.
     let schema = members_of::<A>();
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();

@@ -167,6 +167,7 @@ impl ResourceBuilder {
     {
         // Written once here, not for every listing.
         let described = self.0.describe();
+        // `()` stands where a template's handler takes its variables.
         let handler = move |(), context| -> ReadFuture { Box::pin(handler(context)) };
         BoundResource { card: self.0, described, handler: Arc::new(handler) }
     }

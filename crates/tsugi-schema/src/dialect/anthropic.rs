@@ -83,10 +83,12 @@ impl AnthropicEmitter<'_, '_> {
         if let Some(name) = definition_name(schema) {
             return (schema.clone(), ValuePlan::Definition(name.to_owned()));
         }
+        // Deeper parts allow any value, and the loss is reported.
         if depth > MAX_DEPTH {
             self.losses.push(SchemaLoss::new(at, "type", LossFate::Dropped, "nested too deeply"));
             return (Map::new(), ValuePlan::Keep);
         }
+        // Keywords that are not treated below stay as they are.
         let mut result = schema.clone();
         let mut plans = vec![self.object(schema, names, &mut result, at, depth)];
         plans.push(self.array(schema, &mut result, at, depth));

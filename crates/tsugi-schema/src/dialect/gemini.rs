@@ -20,6 +20,7 @@ const MAX_DEPTH: usize = 40;
 
 pub(super) fn convert(schema: &Value) -> DeclarationParts {
     let mut plain = rewrite(schema, ReferenceHandling::Keep);
+    // Every provider wants an object at the root.
     let wrapped_in = make_object(&mut plain);
     let mut losses = std::mem::take(&mut plain.losses);
     let mut emitter =
@@ -91,6 +92,7 @@ impl GoogleEmitter for GeminiEmitter<'_, '_> {
             plans.push(emitted.plan);
         }
         let mut notes = LossNotes::new(at, self.losses);
+        // `default` is not among the keywords that are read, so it goes into the description.
         if let Some(value) = schema.get("default") {
             notes.fold_keyword("default", value);
         }
@@ -113,6 +115,7 @@ impl GoogleEmitter for GeminiEmitter<'_, '_> {
         let lists_null = types.len() > 1 && lists_null(schema);
         if (several || lists_null) && words.is_none() {
             let mut split = schema.clone();
+            // The other keywords go into the branches.
             split.retain(|keyword, _| matches!(keyword.as_str(), "description" | "default"));
             let branches = types::split_by_type(schema, &types);
             return self.union(&split, "anyOf", branches, at, depth);

@@ -18,6 +18,7 @@ use crate::rewrite::{PlainSchema, ReferenceHandling, rewrite};
 const MAX_DEPTH: usize = 40;
 
 pub(super) fn convert(schema: &Value) -> DeclarationParts {
+    // This form has no references, so definitions are written out where they are used.
     let mut plain = rewrite(schema, ReferenceHandling::Inline);
     let wrapped_in = make_object(&mut plain);
     let mut losses = std::mem::take(&mut plain.losses);
@@ -135,6 +136,7 @@ impl GoogleEmitter for GeminiClassicEmitter<'_, '_> {
             [kind] => self.single(schema, &kind.clone(), is_nullable, at, depth, words),
             _ => {
                 let mut around = schema.clone();
+                // The other keywords go into the branches.
                 around.retain(|keyword, _| matches!(keyword.as_str(), "description" | "default"));
                 let mut branches = types::split_by_type(schema, &types);
                 if is_nullable {

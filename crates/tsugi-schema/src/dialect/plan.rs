@@ -61,7 +61,7 @@ pub(super) enum NullMeaning {
     Value,
     /// The property is left out.
     Absent,
-    /// As [`Null::Absent`], and the model must write it, since the provider knows no optional properties.
+    /// As [`NullMeaning::Absent`], and the model must write it, since the provider knows no optional properties.
     AbsentRequired,
 }
 
@@ -129,6 +129,7 @@ impl ArgumentPlan {
             (ValuePlan::All(plans), value) => {
                 plans.iter().fold(value, |value, plan| self.walk(plan, value, direction, depth + 1))
             }
+            // Not of the planned shape. Validation reports what is wrong.
             (_, value) => value,
         }
     }
@@ -163,6 +164,7 @@ impl ArgumentPlan {
         }
         for (name, value) in entries {
             let value = self.walk(others, value, direction, depth);
+            // A planned member wins over another one that happens to have its name.
             result.entry(name).or_insert(value);
         }
         result

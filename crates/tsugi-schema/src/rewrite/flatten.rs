@@ -47,6 +47,7 @@ fn merge_keyword(keyword: &str, present: &mut Value, value: Value) -> Result<(),
             Ok(())
         }
         "uniqueItems" => {
+            // The two differ, so one of them is true, and that is the stricter one.
             *present = json!(true);
             Ok(())
         }
@@ -109,6 +110,7 @@ fn merge_enums(present: &mut Value, value: Value) -> Result<(), Value> {
         return Err(value);
     };
     let both: Vec<Value> = ours.iter().filter(|option| theirs.contains(option)).cloned().collect();
+    // No value is in both. An empty `enum` is not valid in every draft.
     if both.is_empty() {
         return Err(value);
     }
@@ -163,6 +165,7 @@ fn merge_referring(ours: Map<String, Value>, theirs: Map<String, Value>) -> Map<
 }
 
 fn keep_number(present: &mut Value, value: Value, is_tighter: fn(f64, f64) -> bool) {
+    // The tighter of two bounds implies the other.
     if let (Some(ours), Some(theirs)) = (present.as_f64(), value.as_f64())
         && is_tighter(ours, theirs)
     {

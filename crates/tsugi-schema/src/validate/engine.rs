@@ -21,6 +21,7 @@ pub(super) struct CompiledSchema {
 impl CompiledSchema {
     pub(super) fn new(schema: &Value, limits: ValidationLimits) -> Result<Self, CompileError> {
         let schema = with_known_dialect(schema);
+        // Costly schemas are refused before the library compiles them.
         let survey = cost::survey(&schema, &limits)?;
         let patterns = PatternSet::new();
         let library = build(&schema, &patterns)?;
@@ -38,6 +39,7 @@ impl CompiledSchema {
 
     /// Checks a value; a wrong one is looked at again, with a budget of its own, to say what is wrong.
     pub(super) fn check(&self, value: &Value) -> Result<(), SchemaViolations> {
+        // Before the library recurses into the value.
         if is_deeper(value, self.limits.value_depth) {
             return Err(SchemaViolations::too_deep(self.limits.value_depth));
         }
@@ -66,6 +68,7 @@ impl CompiledSchema {
 
     fn first_fault(&self, value: &Value) -> Result<SchemaViolations, BudgetExhausted> {
         budget::run(self.limits.work / 4, self.price, || {
+            // One error costs less than all of them, and explains more than none.
             let error = self.library.validate(MeteredNode(value)).err();
             SchemaViolations::cut_short(error.map(|error| to_fault(&error)))
         })
@@ -106,6 +109,7 @@ fn build(schema: &Value, patterns: &PatternSet) -> Result<jsonschema::Validator<
             if schema.get("$schema").is_some() {
                 return Err(error);
             }
+            // The first error is reported, since the older drafts were only a guess.
             build_as(Some(Draft::Draft7)).or_else(|_| build_as(Some(Draft::Draft4))).map_err(|_| error)
         })
         .map_err(|error| invalid(&error))
@@ -161,6 +165,7 @@ fn options<'i>(
 ) -> jsonschema::ValidationOptions<'i, std::sync::Arc<dyn jsonschema::Retrieve>, MeteredJson> {
     let patterns = patterns.clone();
     jsonschema::options_for::<MeteredJson>()
+        // In 2020-12, `format` is only an annotation.
         .should_validate_formats(false)
         .with_keyword("pattern", move |_, pattern, at| Ok(Box::new(patterns.keyword(pattern, at.as_str()))))
 }

@@ -43,6 +43,7 @@ impl FastPath {
     /// True when the value certainly fits.
     pub(super) fn accepts(&self, text: &[u8]) -> bool {
         let mut reader = JsonTextReader::new(text);
+        // Text after the value is an error, which the whole check reports.
         reader.value(&self.0).is_some() && reader.peek().is_none()
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn describe(error: &ValidationError<'_>) -> String {
         Kind::Constant { expected_value } => {
             format!("expected {}, got {}", shown(expected_value), shown(value))
         }
+        // Patterns have a keyword of our own, which the library reports as custom.
         Kind::Custom { keyword, message } if keyword == "pattern" => {
             format!("{} does not match the pattern {}", shown(value), cut(message))
         }
@@ -33,6 +34,7 @@ pub(super) fn describe(error: &ValidationError<'_>) -> String {
         Kind::Not { .. } => format!("{} is not allowed here", shown(value)),
         Kind::FalseSchema => "is not allowed here".to_owned(),
         Kind::PropertyNames { error } => format!("has a property whose name is not allowed: {}", describe(error)),
+        // The library's own text would repeat the value, which may be long.
         other => bound(other, value).unwrap_or_else(|| cut(&error.masked_with("the value").to_string())),
     }
 }
@@ -68,6 +70,7 @@ fn none_of(branches: &[Vec<ValidationError<'static>>]) -> String {
     };
     let place = error.instance_path().as_str();
     let separator = if place.is_empty() { "" } else { ": " };
+    // Unions inside unions would repeat their reasons at length.
     let reason = cut_to(&describe(error), 300);
     format!("matches none of the allowed forms; nearest: {place}{separator}{reason}")
 }
@@ -77,6 +80,7 @@ fn nearest<'e>(branches: &'e [Vec<ValidationError<'static>>]) -> Option<&'e Vali
     let error = branches
         .iter()
         .filter_map(|errors| errors.iter().max_by_key(|error| depth(error)))
+        // At equal depth, a form whose type fits is more likely the one that was meant.
         .max_by_key(|error| (depth(error), !matches!(error.kind(), Kind::Type { .. })))?;
     match error.kind() {
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => nearest(context).or(Some(error)),

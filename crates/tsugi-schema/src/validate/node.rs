@@ -152,6 +152,7 @@ impl<'a> Array<'a, MeteredJson> for MeteredItems<'a> {
 
     fn is_unique(&self) -> bool {
         let cost: u64 = self.0.iter().map(|item| 1 + shallow_size(item)).sum();
+        // Charged before the comparison, which cannot be stopped halfway.
         charge(cost);
         Array::<SerdeJson>::is_unique(&self.0)
     }
@@ -174,6 +175,7 @@ fn text_cost(text: &str) -> u64 {
 }
 
 fn comparison_cost(value: &Value, expected: &Value) -> u64 {
+    // Comparing ends with the shorter of the two.
     shallow_size(value).min(shallow_size(expected))
 }
 

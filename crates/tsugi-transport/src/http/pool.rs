@@ -197,6 +197,7 @@ impl ConnectionPool {
                 Err(failure) => return Err(broken(failure)),
             }
         }
+        // The server may have closed any idle connection by now, so they are tried in turn.
         while let Some(mut connection) = self.take() {
             match exchange(&mut connection, &uri, request).await {
                 Ok(response) => return Ok(self.driven(response, connection)),
@@ -253,6 +254,7 @@ impl ConnectionPool {
     /// The most recently used connection that can take a request.
     fn take(&self) -> Option<PooledConnection> {
         loop {
+            // The lock is free again before the connection is polled below.
             let IdleConnection { mut connection, since } = self.idle.lock().http1.pop()?;
             if since.elapsed() < IDLE && connection.is_free() {
                 return Some(connection);
@@ -296,6 +298,7 @@ impl ConnectionPool {
         let mut idle = self.idle.lock();
         idle.http1.retain_mut(|idle| idle.since.elapsed() < IDLE && idle.connection.is_free());
         idle.http2 = idle.http2.take().filter(SharedConnection::is_usable);
+        // Decided under the lock, so a connection that returns later starts a new sweep.
         idle.is_swept = !idle.http1.is_empty() || idle.http2.is_some();
         idle.is_swept
     }

@@ -41,6 +41,7 @@ impl AllowedPaths {
 /// What the first line of a script names.
 fn interpreter_of(script: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
+    // Only a short head: the program may be a large binary without line ends.
     BufReader::new(fs::File::open(script).ok()?).take(4096).read_until(b'\n', &mut line).ok()?;
     let line = String::from_utf8(line).ok()?;
     line.strip_prefix("#!")?.split_whitespace().next().map(PathBuf::from)

@@ -15,9 +15,11 @@ pub(super) const SYSTEM: &[&str] = &[
     "/snap",
     "/proc",
     "/sys",
+    // `/etc/resolv.conf` is often a link into one of these two.
     "/run/systemd/resolve",
     "/run/resolvconf",
     "/run/nscd",
+    // NixOS links the programs of the system from here.
     "/run/current-system",
     "/var/lib/ca-certificates",
     "/var/cache/fontconfig",
@@ -94,11 +96,13 @@ pub(super) const HOME_SECRETS: &[&str] = &[
     ".password-store",
     ".vault-token",
     ".terraform.d",
+    // People type passwords into shells.
     ".bash_history",
     ".zsh_history",
     ".python_history",
     ".mozilla",
     ".thunderbird",
+    // Coding agents keep their tokens and transcripts here.
     ".claude",
     ".claude.json",
     ".codex",
@@ -144,6 +148,7 @@ pub(super) const SYSTEM_SECRETS: &[&str] = &[
     "/etc/kubernetes",
     "/etc/wireguard",
     "/root",
+    // The homes of other users. `is_secret` makes an exception for the child's own.
     "/home",
 ];
 
