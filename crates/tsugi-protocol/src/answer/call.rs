@@ -212,8 +212,8 @@ impl Caller {
         Self(Arc::new(identity))
     }
 
-    /// Notifies `keeper` once when the caller's session is over, and at once when it is over already. Without a session,
-    /// or with one that has no end, it never notifies.
+    /// Notifies `keeper` once when the caller's session is over, and at once when it is over already. It never notifies
+    /// without a session, or with one that has no end.
     pub fn when_session_ends(&self, keeper: Weak<dyn SessionObserver>) {
         if let Some(life) = self.0.session.as_ref().and_then(|session| session.life.as_ref()) {
             life.keep(self, keeper);
