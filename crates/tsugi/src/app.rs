@@ -94,9 +94,12 @@ pub(crate) async fn run(cli: CommandLine) -> CommandExit {
     };
     let outcome = tokio::select! {
         outcome = command::run(&app, cli.command) => outcome,
+        // A service listens for signals itself, since it finishes its calls first.
         () = interrupts.next(), if !is_service => Err(CommandFailure::Interrupted),
     };
+    // The command may have been interrupted at a prompt, which changes the settings of the terminal.
     terminal::restore();
+    // Reported before the servers stop, which may take a while.
     let exit = outcome.unwrap_or_else(|failure| failure.report(&app.output));
     app.stop(&mut interrupts).await;
     exit
@@ -145,6 +148,7 @@ impl App {
 
     /// Without any configuration there is still something to try.
     fn use_builtins(&self, settings: &mut CheckedSettings) -> Result<(), CommandFailure> {
+        // `pm` keeps its database in the state directory, so it is offered only where there is one.
         let (text, names) = match self.state_directory().filter(|_| self.is_service) {
             Some(_) => (BUILTINS_OF_GATEWAY, "the built-in servers `demo` and `pm`"),
             None => (BUILTINS, "the built-in server `demo`"),
@@ -230,7 +234,7 @@ impl App {
         Some(base.join("tsugi"))
     }
 
-    /// The names of `--server`; a server on the spot took its name from there already.
+    /// The names of `--server`. A server given by `--command` or `--url` took its name from there already.
     pub(crate) fn chosen(&self, loaded: &LoadedConfig) -> &[String] {
         if loaded.origin == ConfigOrigin::AdHoc { &[] } else { &self.common.servers }
     }
@@ -248,7 +252,7 @@ impl App {
         !self.common.no_input && self.output.is_interactive()
     }
 
-    /// Stops every server. Whoever interrupts again does not want to wait: then the guardians do the rest.
+    /// Stops every server. A second interrupt ends the wait, and the guardians do the rest.
     async fn stop(&self, interrupts: &mut InterruptSignals) {
         let Some(manager) = self.manager.get() else { return };
         tokio::select! {

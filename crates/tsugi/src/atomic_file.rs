@@ -1,4 +1,4 @@
-//! Replaces a file as a whole, so that whoever reads it meanwhile sees the old one or the new one.
+//! Replaces a file as a whole, so that a process that reads it at the same time sees the old one or the new one.
 
 use std::fs;
 use std::io::{self, Write};

@@ -29,8 +29,8 @@ pub(crate) struct ClientBackup {
     backup: String,
     /// The digest of what we wrote.
     written: String,
-    /// Whether nobody else wrote to the file between our first change and our last one. Only then are the old bytes
-    /// still the right ones.
+    /// Whether no other program wrote to the file between our first change and our last one. Only then are the old
+    /// bytes still the right ones.
     is_exact: bool,
     /// The maps that got an entry of ours, as the keys that lead to them.
     sections: Vec<Vec<String>>,
@@ -75,6 +75,7 @@ impl ClientBackups {
         let written = digest(new.text.as_bytes());
         match backups.iter_mut().find(|backup| backup.path == path) {
             Some(backup) => {
+                // Bytes that we did not write are another program's work, and restoring the old file would lose them.
                 backup.is_exact &= digest(old) == backup.written;
                 backup.written = written;
                 backup.add(section, new.moved);
@@ -87,15 +88,18 @@ impl ClientBackups {
                 backups.push(ClientBackup { path, client, backup, written, is_exact: true, sections, moved });
             }
         }
+        // The index first: a change that no entry records could not be undone.
         self.write(&backups)?;
         atomic_file::replace(path, new.text.as_bytes())
     }
 
-    /// Restores one file and forgets it: the old bytes if nobody else wrote to it, else the servers alone. With `force`
-    /// the old bytes in any case; the present content is then kept beside the file, with `.bak` at the end of its name.
+    /// Restores one file and forgets it: the old bytes if no other program wrote to it, else the servers alone. With
+    /// `force` the old bytes in any case; the present content is then kept beside the file, with `.bak` at the
+    /// end of its name.
     pub(crate) fn restore(&self, backup: &ClientBackup, force: bool) -> io::Result<RestoreOutcome> {
         let old_path = self.directory.join(&backup.backup);
         let old = fs::read(&old_path)?;
+        // A deleted file counts as an empty one, which differs from what we wrote.
         let now = fs::read(&backup.path).unwrap_or_default();
         let is_untouched = backup.is_exact && digest(&now) == backup.written || now == old;
         let outcome = match backup.servers_put_back(&now) {
@@ -116,6 +120,7 @@ impl ClientBackups {
         };
         let rest: Vec<ClientBackup> = self.list()?.into_iter().filter(|other| other != backup).collect();
         self.write(&rest)?;
+        // Last, so that a failure above leaves the old bytes for another attempt.
         fs::remove_file(old_path)?;
         Ok(outcome)
     }
@@ -159,6 +164,7 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
 
 /// A different name for each path.
 fn backup_name(path: &Path) -> String {
+    // Files of two programs may share a name, such as `mcp.json`. The digest of the path tells them apart.
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     format!("{}-{name}", &digest(path.as_os_str().as_encoded_bytes())[..16])
 }

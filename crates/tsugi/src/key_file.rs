@@ -63,7 +63,7 @@ impl KeyFile {
         self.directory.join(NAME)
     }
 
-    /// The directory, made if there is none, for nobody but us.
+    /// Creates the directory if it is missing, for its owner alone, and returns it.
     pub(crate) fn make_directory(&self) -> io::Result<&Path> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         Ok(&self.directory)

@@ -61,6 +61,7 @@ impl OutputStream {
 fn wants_colour(environment: &Environment, watched: bool) -> bool {
     // "0" means off, as the CLICOLOR convention has it.
     let forced = environment.filled(CLICOLOR_FORCE.name).is_some_and(|value| value != "0");
+    // A dumb terminal would print the escape codes as text.
     let dumb = environment.get("TERM") == Some("dumb");
     environment.filled(NO_COLOR.name).is_none() && (forced || (watched && !dumb))
 }
@@ -127,6 +128,7 @@ impl CommandOutput {
 
     /// Prints a message to stderr. A failure to print it is ignored.
     pub(crate) fn message(&self, make: impl FnOnce(TextPaint) -> String) {
+        // The result of a command does not depend on whether its messages can be read.
         let _ = self.talk.write(&make(self.talk.paint));
     }
 
@@ -139,6 +141,7 @@ impl CommandOutput {
 /// The text with control characters replaced, so that text from a server cannot control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     let shown = |character: char| match character {
+        // Data has these everywhere, and they cannot do more than move the text.
         '\n' | '\t' => character,
         other if other.is_control() => '\u{fffd}',
         other => other,

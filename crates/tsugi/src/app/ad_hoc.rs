@@ -1,4 +1,4 @@
-//! What flags add to a server named on the spot: its name, headers and variables.
+//! What flags add to a server given by `--command` or `--url`: its name, headers and variables.
 
 use http::{HeaderName, HeaderValue};
 
@@ -25,7 +25,7 @@ pub(super) fn apply(
     match (&loaded.origin, common.servers.as_slice()) {
         (ConfigOrigin::AdHoc, [name]) => rename(loaded, name),
         (ConfigOrigin::AdHoc, [_, _, ..]) => {
-            Err(CommandFailure::usage("the one server on the spot cannot have several names"))
+            Err(CommandFailure::usage("a server given by --command or --url cannot have several names"))
         }
         _ => Ok(()),
     }
@@ -47,7 +47,7 @@ fn add_headers(loaded: &mut LoadedConfig, headers: &[String]) -> Result<(), Comm
         headers.iter().map(|header| read_header(header)).collect::<Result<_, _>>()?;
     let mut remotes = remotes(loaded).filter(|_| is_ours).peekable();
     if remotes.peek().is_none() {
-        return Err(CommandFailure::usage("--header needs a server on the spot")
+        return Err(CommandFailure::usage("--header needs a server given by --url")
             .with_hint("use it with --url; the headers of other servers stand in the configuration"));
     }
     remotes.for_each(|remote| remote.headers.extend(pairs.iter().cloned()));
@@ -78,7 +78,7 @@ fn add_variables(loaded: &mut LoadedConfig, words: &[String], environment: &Envi
         words.iter().map(|word| variable(word, environment)).collect::<Result<_, _>>()?;
     let secrets: Vec<_> = pairs.iter().flat_map(|(_, value)| value.secrets().cloned()).collect();
     let Some(command) = spot_command(loaded) else {
-        return Err(CommandFailure::usage("--env needs a program on the spot")
+        return Err(CommandFailure::usage("--env needs a program given by --command")
             .with_hint("use it with --command; the variables of other servers stand in the configuration"));
     };
     command.env.retain(|(known, _)| pairs.iter().all(|(name, _)| name != known));

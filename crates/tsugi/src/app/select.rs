@@ -49,5 +49,5 @@ fn none(loaded: &LoadedConfig) -> CommandFailure {
         true => format!("{place} has no servers"),
         false => format!("every server of {place} is switched off"),
     };
-    CommandFailure::usage(message).with_hint("name one on the spot: --command \"npx …\" or --url https://…")
+    CommandFailure::usage(message).with_hint("give one on the command line: --command \"npx …\" or --url https://…")
 }

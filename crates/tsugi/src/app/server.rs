@@ -18,7 +18,7 @@ use crate::builtin::pm::PmBoards;
 use crate::config::secret::MaskedText;
 use crate::config::settings::{self, CommandTarget, RemoteTarget, RemoteTransport, ServerSettings};
 
-/// How often in a row a server may fail before it is left alone. Whoever waits at a terminal hears of the first.
+/// How often in a row a server may fail before it is left alone. A user at a terminal sees the first failure.
 const MOST_FAILURES: u32 = 3;
 
 /// How long stopping may take: a person waits for it.

@@ -192,8 +192,8 @@ fn greeting(context: &HandlerContext) -> Result<String, HandlerError> {
             Ok(format!("Hello {name}, how lovely!"))
         }
         Some(ElicitationAnswer::Accepted(GreetingAnswer { name, .. })) => Ok(format!("Hello {name}.")),
-        Some(ElicitationAnswer::Declined) => Ok("Hello, whoever you are.".to_owned()),
-        Some(ElicitationAnswer::Cancelled) => Err(HandlerError::failed("nobody wanted to be greeted")),
+        Some(ElicitationAnswer::Declined) => Ok("Hello, stranger.".to_owned()),
+        Some(ElicitationAnswer::Cancelled) => Err(HandlerError::failed("the greeting was cancelled")),
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) fn run(app: &App, args: &ImportArgs) -> Result<CommandExit, CommandFa
     let saved = args.output.as_ref().map(|path| write_file(app, path, &output, args.force)).transpose()?;
     match (app.output.form(), &saved) {
         (OutputFormat::Json, _) => app.output.json(&report(&imports, &output, saved.as_ref()))?,
+        // `save` has reported the files already.
         (OutputFormat::Text, Some(_)) => {}
         (OutputFormat::Text, None) => print(app, &output)?,
     }
@@ -105,6 +106,7 @@ pub(super) fn report(imports: &[ImportedFile], written: &ImportOutput, saved: Op
 fn sources(app: &App, args: &ImportArgs) -> Result<Vec<(Option<ClientProgram>, PathBuf)>, CommandFailure> {
     let known = args.client.as_deref().map(client).transpose()?;
     let home = app.context.environment.filled("HOME").map(PathBuf::from);
+    // A closure, because files that are named one by one need no search.
     let found = || ClientProgram::find(&app.context.directory, home.as_deref());
     if args.sources.is_empty() {
         let all: Vec<_> = found().into_iter().map(|(client, path)| (Some(client), path)).collect();
@@ -121,6 +123,7 @@ fn sources(app: &App, args: &ImportArgs) -> Result<Vec<(Option<ClientProgram>, P
                 }
                 sources.extend(files.into_iter().map(|(client, path)| (Some(client), path)));
             }
+            // `--client` is for paths alone. A program's own files are never in doubt.
             None => sources.push((known, file(app, source)?)),
         }
     }
@@ -170,6 +173,7 @@ pub(super) fn report_imports(app: &App, imports: &[ImportedFile]) {
 
 fn print(app: &App, output: &ImportOutput) -> Result<(), CommandFailure> {
     app.output.data(&output.yaml)?;
+    // Stdout may be a pipe or a recorded terminal, so secrets never go there.
     if !output.secrets.is_empty() {
         app.output.message(|paint| {
             format!(
@@ -187,8 +191,10 @@ fn write_file(app: &App, path: &Path, output: &ImportOutput, force: bool) -> Res
     let secrets = path.with_file_name(SECRETS_FILE);
     if !force {
         refuse_existing(&path)?;
+        // The secrets file is in the way only if there is something to put into it.
         output.secrets.iter().take(1).try_for_each(|_| refuse_existing(&secrets))?;
     } else if let Ok(document) = config_file::read(&path) {
+        // A file that cannot be parsed has no servers to compare, and is kept as a `.bak` anyway.
         refuse_smaller(&path, existing(&document).count(), output.servers.len())?;
     }
     save(app, &path, &output.yaml, output)
@@ -197,6 +203,7 @@ fn write_file(app: &App, path: &Path, output: &ImportOutput, force: bool) -> Res
 /// The servers of a configuration, with the variables that stand in its environment file.
 pub(super) fn existing(document: &ConfigDocument) -> ExistingServers {
     let named = document.root.get(root::ENV_FILE.name).and_then(ConfigNode::text).unwrap_or(SECRETS_FILE);
+    // A missing environment file has no variables whose names could clash.
     let text = std::fs::read_to_string(document.source.path.with_file_name(named)).unwrap_or_default();
     ExistingServers::of(document, env::read_file(&text).unwrap_or_default())
 }
@@ -210,6 +217,7 @@ pub(super) fn save(app: &App, path: &Path, text: &str, output: &ImportOutput) ->
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory).map_err(unwritable(directory))?;
     }
+    // The secrets first: a configuration whose environment file is missing cannot be read.
     let secrets = path.with_file_name(SECRETS_FILE);
     if let Some(content) = output.secrets_text() {
         atomic_file::write_private(&secrets, content.expose().as_bytes()).map_err(unwritable(&secrets))?;
@@ -264,7 +272,7 @@ fn refuse_existing(path: &Path) -> Result<(), CommandFailure> {
     }
 }
 
-/// A file with more servers than were found is somebody's work, and is not replaced.
+/// Refuses to replace a file that has more servers than were found, since they would be lost.
 pub(super) fn refuse_smaller(path: &Path, old: usize, new: usize) -> Result<(), CommandFailure> {
     if old <= new {
         return Ok(());

@@ -125,6 +125,7 @@ pub(crate) async fn run(app: &App, args: &InitArgs) -> Result<CommandExit, Comma
                 app.output.data(&plan.output.yaml)?;
                 None
             }
+            // The text is part of the JSON report.
             (true, true) => None,
             (false, _) => Some(plan.save(app)?),
         };
@@ -176,6 +177,7 @@ fn plans(app: &App, args: &InitArgs, found: Vec<ImportedFile>) -> Result<Vec<Sco
             CommandFailure::usage("there is no directory for the user's configuration")
                 .with_hint("set HOME or XDG_CONFIG_HOME")
         })?;
+        // The user's file may have another of the names that are looked for.
         let path = file::find_in(&directory).unwrap_or_else(|| directory.join(file::NAMES[0]));
         plans.push(plan(app, args, path, of_user)?);
     }
@@ -192,6 +194,7 @@ fn plan(app: &App, args: &InitArgs, path: PathBuf, files: Vec<ImportedFile>) -> 
     if files.iter().all(|imported| imported.count() == 0) {
         output.yaml = STARTER.to_owned();
     }
+    // `tsugi import` uses the same writer, whose first line names that command.
     output.yaml = output.yaml.replacen("`tsugi import`", "`tsugi init`", 1) + ENDING;
     let missing = output.missing();
     let write = match document {
@@ -200,6 +203,7 @@ fn plan(app: &App, args: &InitArgs, path: PathBuf, files: Vec<ImportedFile>) -> 
             import::refuse_smaller(&path, count, output.servers.len())?;
             ConfigWrite::Whole
         }
+        // Nothing to add is not an error here, because the programs can still be pointed at the file.
         Some(_) if missing.is_empty() && (args.write_clients || args.merge) => ConfigWrite::Keep,
         Some(document) if args.merge => ConfigWrite::Merge(Box::new(document)),
         Some(_) => return Err(is_there(&path, &missing)),
@@ -217,6 +221,7 @@ fn is_there(path: &Path, missing: &[&str]) -> CommandFailure {
 fn judge(app: &App, path: &Path, server: &str, secrets: &str) -> DraftVerdict {
     let mut environment = app.context.environment.clone();
     let problems = match environment.add_file(secrets) {
+        // The entry is resolved alone, so that a problem of another server does not count against it.
         Ok(()) => ConfigDocument::parse(path, format!("servers:\n{server}"), DocumentFormat::Yaml)
             .map_err(ConfigProblems)
             .and_then(|document| resolve::resolve(&document, &environment))
@@ -272,6 +277,7 @@ async fn write_clients(app: &App, args: &InitArgs, plans: &[ScopePlan]) -> Resul
             let is_wanted = args.dry_run || args.yes || is_wanted(app, imported, &taken).await?;
             let changed = match is_wanted {
                 true => pointed(imported, &taken, &entry).and_then(|(old, new)| {
+                    // An unchanged file needs no backup, since there is nothing to undo.
                     if args.dry_run || old == new.text {
                         return Ok(());
                     }
@@ -350,6 +356,7 @@ fn pointed(
 ) -> Result<(String, PointedFile), ConfigProblem> {
     let path = &imported.path;
     let unreadable = |why: String| ConfigProblem::new(format!("`{}` cannot be read: {why}", path.display()));
+    // Read again: the program may have changed the file while the question was on the screen.
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     let document = ConfigDocument::parse_foreign(path, text.clone(), imported.client.format());
     let (document, _) = document.map_err(|problems| unreadable(ConfigProblems(problems).to_string()))?;

@@ -66,6 +66,7 @@ impl Backend for ConfiguredBackend {
     }
 
     fn control(&self) -> Option<&dyn ServerControl> {
+        // Not the hub's own control: a server that is posted must be checked here and written into the file.
         Some(self)
     }
 
@@ -114,6 +115,7 @@ impl ServerControl for ConfiguredBackend {
         async move {
             let settings = self.read(&definition)?;
             let added = self.add_posted(&settings)?;
+            // Written down last: an entry that the hub refuses must not reach the file.
             Ok((added, self.keeper.add(&settings, &definition, persist::has_secrets(&definition))))
         }
         .boxed()
@@ -122,6 +124,7 @@ impl ServerControl for ConfiguredBackend {
     fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<PersistResult, Fault>> {
         async move {
             self.hub.remove(name).await?;
+            // A server that the hub does not have is not struck from the file either.
             Ok(self.keeper.remove(name))
         }
         .boxed()
@@ -151,6 +154,7 @@ impl ConfiguredBackend {
 
     fn read(&self, definition: &Value) -> Result<ServerSettings, Fault> {
         let terms = self.terms.read();
+        // `resolve_posted` refuses this too. Checked here, the caller gets a permission error that names the setting.
         if definition.get("command").is_some() && !terms.admin.allow_commands {
             let message = "a command cannot be added over the network";
             let hint =
@@ -159,6 +163,7 @@ impl ConfiguredBackend {
         }
         let parsed = ConfigDocument::parse(Path::new("(request)"), definition.to_string(), DocumentFormat::Json)
             .map_err(ConfigProblems);
+        // A relative path must mean the same now and after a restart, when it is read from the file.
         let directory = self.keeper.directory();
         let read = parsed
             .and_then(|document| resolve_posted(&document, terms.admin.allow_commands, &terms.options, directory));
@@ -166,6 +171,7 @@ impl ConfiguredBackend {
     }
 
     fn add_posted(&self, settings: &ServerSettings) -> Result<Value, Fault> {
+        // The secrets of the configuration were collected when it was read. A posted server brings its own.
         let secrets = secrets(settings);
         let redact = SecretMask::new(secrets.iter().map(|secret| secret.expose().to_owned()));
         let config = gateway::lasting(server::config(settings, redact, &self.boards)?, settings);

@@ -67,6 +67,7 @@ impl ServerPersistence {
     pub(crate) fn add(&self, settings: &ServerSettings, definition: &Value, has_secrets: bool) -> PersistResult {
         let _turn = self.turn.lock();
         let written = self.write(settings, definition, has_secrets);
+        // Otherwise the next reload would remove the server, since no file names it.
         if written.is_err() {
             self.only_here.lock().push(settings.clone());
         }
@@ -79,6 +80,7 @@ impl ServerPersistence {
         let mut only_here = self.only_here.lock();
         let before = only_here.len();
         only_here.retain(|server| server.name != name);
+        // It was in no file, so there is nothing to strike out.
         if only_here.len() < before {
             return PersistResult::default();
         }
@@ -89,6 +91,7 @@ impl ServerPersistence {
     pub(crate) fn complete(&self, mut loaded: LoadedConfig) -> LoadedConfig {
         let servers = &mut loaded.settings.servers;
         let missing = self.only_here.lock().clone();
+        // The file wins: the server may have been written into it by hand since.
         let is_new = |server: &ServerSettings| servers.iter().all(|known| known.name != server.name);
         let missing: Vec<ServerSettings> = missing.into_iter().filter(is_new).collect();
         servers.extend(missing);
@@ -98,6 +101,7 @@ impl ServerPersistence {
     fn write(&self, settings: &ServerSettings, definition: &Value, has_secrets: bool) -> Result<&Path, String> {
         let server = new_server(settings, definition);
         let path = self.path()?;
+        // The file is refused and not made private, since its owner decides who reads it.
         if has_secrets && is_open(path) {
             return Err(format!(
                 "it has a secret, and others can read {0}: `chmod 600 {0}` and add it again",
@@ -105,6 +109,7 @@ impl ServerPersistence {
             ));
         }
         let text = match &self.place {
+            // The file may have been created since the gateway started. Then it is edited like any other.
             PersistTarget::New(_, builtin) if !path.exists() => beginning(builtin) + &edit_block(&server),
             _ => edit::add(&read(path)?, &server).map_err(|problems| told(&problems))?,
         };
@@ -116,11 +121,13 @@ impl ServerPersistence {
         let path = self.path()?;
         let text = match &self.place {
             PersistTarget::New(_, builtin) if !path.exists() => {
+                // Without a file the built-in servers run, so removing one means naming the others.
                 let rest: Vec<ServerSettings> = builtin.iter().filter(|server| server.name != name).cloned().collect();
                 beginning(&rest)
             }
             _ => edit::remove(&read(path)?, name).map_err(|problems| told(&problems))?,
         };
+        // No secret is added, so the mode of the file stays as it is.
         replace(path, &text, false)?;
         Ok(path)
     }

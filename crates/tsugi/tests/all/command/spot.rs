@@ -56,10 +56,10 @@ fn an_address_on_the_spot_gets_its_headers() {
 fn flags_that_belong_nowhere_are_refused() {
     let world = World::new();
     let said = |words: &[&str]| world.run(words).expect(2).stderr;
-    assert!(said(&["tools", "--header", "A: b"]).contains("--header needs a server on the spot"));
+    assert!(said(&["tools", "--header", "A: b"]).contains("--header needs a server given by --url"));
     assert!(said(&["tools", "--url", "http://x/", "--header", "canary"]).contains("write it as --header"));
     assert!(!said(&["tools", "--url", "http://x/", "--header", "canary"]).contains("canary"));
-    assert!(said(&["tools", "--env", "A=b"]).contains("--env needs a program on the spot"));
+    assert!(said(&["tools", "--env", "A=b"]).contains("--env needs a program given by --command"));
     assert!(said(&["tools", "--command", "x", "--env", "NOT_SET_HERE"]).contains("is not set"));
     assert!(said(&["tools", "--command", "x 'open"]).contains("a quote that is not closed"));
     assert!(said(&["tools", "--command", "x", "--url", "http://x"]).contains("cannot be used with"));
