@@ -140,6 +140,7 @@ impl ClientProgram {
             let near = near.iter().map(|place| project.join(place));
             let far = home.into_iter().flat_map(|home| far.iter().map(|place| home.join(place)));
             for path in near.chain(far).filter(|path| path.is_file()) {
+                // In the home directory, the project's file and the user's file may be the same one.
                 if found.iter().all(|(_, earlier)| *earlier != path) {
                     found.push((client, path));
                 }
@@ -150,6 +151,7 @@ impl ClientProgram {
 
     /// The program that a file belongs to, by its name and by what stands in it.
     pub(crate) fn guess(path: &Path, document: &ConfigDocument) -> Option<ClientProgram> {
+        // The usual place of a file is a surer sign than its keys, which several programs share.
         let by_place = ClientProgram::ALL.into_iter().find(|client| {
             let (near, far) = client.places();
             near.iter().chain(far).any(|place| path.ends_with(place))
@@ -159,8 +161,10 @@ impl ClientProgram {
             () if has("mcp_servers") => Some(ClientProgram::Codex),
             () if has("context_servers") => Some(ClientProgram::Zed),
             () if has("inputs") || has("servers") => Some(ClientProgram::VsCode),
+            // These two have no key of their own, so a copy in another directory is known by its name.
             () if path.ends_with("claude_desktop_config.json") => Some(ClientProgram::ClaudeDesktop),
             () if path.ends_with("mcp_config.json") => Some(ClientProgram::Windsurf),
+            // Most programs use this key, so it comes last.
             () if has("mcpServers") => Some(ClientProgram::ClaudeCode),
             () => None,
         };
@@ -170,6 +174,7 @@ impl ClientProgram {
     /// Whether a file of this program is a project's or the user's.
     fn scope(self, path: &Path, context: &ImportContext) -> ClientScope {
         let (_, far) = self.places();
+        // A file at any other path belongs to the project, even if it is a copy of a user's file.
         let is_of_user = |home: &PathBuf| far.iter().any(|place| home.join(place) == path);
         if context.home.as_ref().is_some_and(is_of_user) { ClientScope::User } else { ClientScope::Project }
     }
@@ -197,6 +202,7 @@ pub(crate) fn import(
     client: Option<ClientProgram>,
     context: &ImportContext,
 ) -> Result<Vec<ImportedFile>, ConfigProblems> {
+    // The content is needed to recognise the program, so until then the format follows from the name.
     let format = client.map_or_else(|| foreign_format(path), ClientProgram::format);
     let (document, warnings) = ConfigDocument::parse_foreign(path, text, format).map_err(ConfigProblems)?;
     let Some(client) = client.or_else(|| ClientProgram::guess(path, &document)) else {
@@ -215,6 +221,7 @@ pub(crate) fn import(
     };
     match client {
         ClientProgram::ClaudeDesktop | ClientProgram::ClaudeCode => {
+            // `~/.claude.json` may hold servers of the user and of this project, which are two imports.
             return Ok(claude::read(&document, imported, context));
         }
         ClientProgram::Cursor => cursor::read(&document, &mut imported),
@@ -262,6 +269,7 @@ impl ImportedFile {
     /// The directory that the program would call the workspace. A user's file is used in every workspace, so it has none.
     fn workspace(&self) -> Option<&Path> {
         let folder = self.path.parent().filter(|_| self.scope == ClientScope::Project)?;
+        // These directories belong to a program. The workspace is the directory around them.
         let is_project = [".vscode", ".cursor", ".zed", ".gemini", ".codex"].iter().any(|name| folder.ends_with(name));
         if is_project { folder.parent() } else { Some(folder) }
     }

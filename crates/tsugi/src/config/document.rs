@@ -96,6 +96,7 @@ impl ConfigDocument {
             DocumentFormat::Toml => toml::parse(&source),
         };
         let root = parsed?;
+        // A file of comments alone counts as empty too.
         if matches!(root.value, NodeValue::Empty) {
             return Err(vec![empty(path)]);
         }
@@ -113,6 +114,7 @@ impl ConfigDocument {
         text: String,
         format: DocumentFormat,
     ) -> Result<ForeignDocument, Vec<ConfigProblem>> {
+        // TOML does not allow a key twice, so there is nothing to be lenient about.
         if format != DocumentFormat::Json {
             return ConfigDocument::parse(path, text, format).map(|document| (document, Vec::new()));
         }
@@ -136,6 +138,7 @@ fn keep_last(node: &mut ConfigNode) {
             let mut index = 0;
             entries.retain(|entry| {
                 index += 1;
+                // `retain` goes in order, so `index` is now one past this entry.
                 !keys[index..].contains(&entry.key)
             });
             entries.iter_mut().for_each(|entry| keep_last(&mut entry.node));
@@ -163,6 +166,7 @@ impl SourceText {
 
     /// The text of a span; nothing if it is not one of this file.
     pub(crate) fn slice(&self, span: SourceSpan) -> &str {
+        // A span of another file may be out of range, or split a character.
         self.text.get(span.start..span.end).unwrap_or_default()
     }
 }
@@ -214,6 +218,7 @@ impl ConfigNode {
 
     /// The value under a key of a map.
     pub(crate) fn get(&self, key: &str) -> Option<&ConfigNode> {
+        // Keys that stand twice are rejected or dropped while reading, so the first match is the only one.
         self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 }
@@ -227,6 +232,7 @@ impl fmt::Debug for ConfigNode {
 
 impl fmt::Debug for SourceText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text may hold secrets as well.
         write!(formatter, "Source({})", self.path.display())
     }
 }
@@ -240,6 +246,7 @@ impl fmt::Debug for ConfigDocument {
 /// Says which keys stand twice in a map, since a reader that takes either one would surprise.
 fn duplicates(source: &SourceText, entries: &[NodeEntry]) -> Vec<ConfigProblem> {
     let again = |(index, entry): (usize, &NodeEntry)| {
+        // The first one is fine. Every later one is reported at its own place.
         let twice = entries[..index].iter().any(|earlier| earlier.key == entry.key);
         twice.then(|| source.problem(entry.key_span, format!("the key `{}` stands here a second time", entry.key)))
     };

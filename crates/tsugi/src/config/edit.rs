@@ -37,6 +37,7 @@ pub(crate) fn add(document: &ConfigDocument, server: &NewServer) -> EditResult {
         Some(entry) => block::add(text, entry, server),
     };
     let mut expected = names;
+    // A new server stands last, which `proven` checks.
     expected.push(server.name.clone());
     proven(document, edited, &expected).ok_or_else(|| by_hand(document, &server.block_item("  ")))
 }
@@ -77,6 +78,7 @@ pub(crate) fn pass_variable(document: &ConfigDocument, server: &str, variable: &
     let names = names(servers.map(|entry| &entry.node));
     let index = names.iter().position(|known| known == server);
     let text = &document.source.text;
+    // A server in braces is left to the person, as `block` cannot add a line inside it.
     let edited = servers.zip(index).filter(|(entry, _)| !is_flow(text, &entry.node));
     let edited = edited.and_then(|(entry, index)| block::pass_variable(text, entry, index, variable));
     let path = &document.source.path;
@@ -119,6 +121,7 @@ fn servers(document: &ConfigDocument) -> Option<&NodeEntry> {
 }
 
 fn is_json(document: &ConfigDocument) -> bool {
+    // A YAML file may hold one JSON object, so its name is not enough.
     DocumentFormat::of(&document.source.path) == DocumentFormat::Json
         || document.source.text.trim_start().starts_with('{')
 }
@@ -143,6 +146,7 @@ fn proven(before: &ConfigDocument, edited: Option<String>, expected: &[String]) 
     let path = &before.source.path;
     let after = ConfigDocument::parse(path, edited.clone(), DocumentFormat::of(path)).ok()?;
     let servers_after = servers(&after).map(|entry| &entry.node);
+    // Everything outside the servers must mean the same.
     let rest = |document: &ConfigDocument| -> Vec<_> {
         let entries = document.root.entries().unwrap_or_default().iter();
         entries
@@ -150,6 +154,7 @@ fn proven(before: &ConfigDocument, edited: Option<String>, expected: &[String]) 
             .map(|entry| (entry.key.clone(), entry.node.to_json()))
             .collect()
     };
+    // The servers that stay must be the same and in their old order. A new one may only follow them.
     let kept = |document: &ConfigDocument| -> Vec<_> {
         let each = each(servers(document).map(|entry| &entry.node));
         each.into_iter().filter(|(name, _)| expected.contains(name)).collect()

@@ -72,7 +72,7 @@ pub(crate) static NO_COLOR: KnownVariable = KnownVariable { name: "NO_COLOR", me
 /// Colours in any case.
 pub(crate) static CLICOLOR_FORCE: KnownVariable = KnownVariable {
     name: "CLICOLOR_FORCE",
-    meaning: "Set to anything but `0`: colours even where nobody seems to be watching. `NO_COLOR` wins.",
+    meaning: "Set to anything but `0`: colours even if the output is not a terminal. `NO_COLOR` wins.",
 };
 
 /// All of them, in the order of the reference page.
@@ -149,9 +149,11 @@ impl Environment {
 
     /// The set variable whose name is nearest to this one.
     fn nearest(&self, name: &str) -> Option<&str> {
+        // Case does not count: `github_token` most likely means `GITHUB_TOKEN`.
         let upper = name.to_uppercase();
         let score = |known: &String| strsim::jaro_winkler(&known.to_uppercase(), &upper);
         let best = self.variables.keys().max_by(|one, other| score(one).total_cmp(&score(other)))?;
+        // Stricter than for keys, since an environment holds many names that are somewhat alike.
         (score(best) > 0.9).then_some(best.as_str())
     }
 }
@@ -204,6 +206,7 @@ impl VariableExpander {
         while let Some(index) = rest.find('$') {
             result.push_plain(&rest[..index]);
             rest = &rest[index..];
+            // `$$` is the escape for one dollar sign.
             if let Some(after) = rest.strip_prefix("$$") {
                 result.push_plain("$");
                 rest = after;
@@ -213,6 +216,7 @@ impl VariableExpander {
                     Ok(value) => result.append(value),
                     Err(fault) => faults.push(fault),
                 }
+                // After an unclosed brace no further reference can be told apart, so reading ends there.
                 rest = &rest[end.unwrap_or(rest.len())..];
             } else {
                 result.push_plain("$");
@@ -234,6 +238,7 @@ impl VariableExpander {
         if let Some(path) = body.strip_prefix("file:") {
             return self.file(reference, path);
         }
+        // `${env:NAME}` is how some other programs write it.
         let body = body.strip_prefix("env:").unwrap_or(body);
         let (name, operator) = split_name(body);
         if name.is_empty() {
@@ -242,6 +247,7 @@ impl VariableExpander {
         match (self.environment.get(name), operator.get(..2), operator.get(2..)) {
             (Some(value), None, _) if operator.is_empty() => Ok(of_variable(name, value)),
             (None, None, _) if operator.is_empty() => Err(self.missing(reference, name)),
+            // As in a shell, the colon makes an empty variable count as unset.
             (Some(value), Some(":-" | ":?"), _) if !value.is_empty() => Ok(of_variable(name, value)),
             (_, Some(":-"), Some(default)) if depth < DEEPEST => {
                 Ok(of_default(name, self.expand_at(default, depth + 1, faults)))
@@ -265,12 +271,14 @@ impl VariableExpander {
             _ => self.directory.join(path),
         };
         let failed = |why: String| fault(reference, format!("the file `{path}` cannot be read: {why}"));
+        // The size is checked first, so that a large file is not read at all.
         let size = std::fs::metadata(&place).map_err(|error| failed(error.to_string()))?.len();
         if size > LARGEST_FILE {
             return Err(failed(format!("it is larger than {LARGEST_FILE} bytes")));
         }
         let content = std::fs::read_to_string(&place).map_err(|error| failed(error.to_string()))?;
         let mut text = MaskedText::default();
+        // Most tools end a file with a line break, which is not part of the secret.
         text.push_secret(Secret::new(content.trim_end_matches(['\n', '\r'])));
         Ok(text)
     }
@@ -324,6 +332,7 @@ fn required(reference: &str, name: &str, message: &str) -> UnresolvedReference {
 }
 
 fn unclosed(text: &str) -> UnresolvedReference {
+    // The beginning is enough to find the place. The rest may be a long text.
     let start: String = text.chars().take(20).collect();
     let hint = Some("a dollar sign that is meant as such is written $$".to_owned());
     UnresolvedReference { hint, ..fault(&start, "`${` has no closing brace".to_owned()) }

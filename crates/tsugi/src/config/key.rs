@@ -122,7 +122,9 @@ impl SettingTable {
 
     /// The key whose name is nearest to an unknown word.
     pub(crate) fn nearest(&self, word: &str) -> Option<&'static str> {
+        // A synonym is certain, and a resemblance only a guess.
         let meant = SYNONYMS.iter().find(|(other, _)| other.eq_ignore_ascii_case(word));
+        // The synonym may be a key of another map.
         if let Some(key) = meant.and_then(|(_, name)| self.find(name)) {
             return Some(key.name);
         }
@@ -132,10 +134,12 @@ impl SettingTable {
 
 /// The candidate nearest to a word, if one is near at all.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // `max_body_size` and `maxBodySize` differ in style alone.
     let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
     let score = |candidate: &str| strsim::jaro_winkler(&plain(word), &plain(candidate));
     let scored = candidates.into_iter().map(|candidate| (score(candidate), candidate));
     let (score, best) = scored.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    // Words with less in common would make a misleading hint.
     (score > 0.8).then_some(best)
 }
 
@@ -177,6 +181,7 @@ macro_rules! settings {
             use $crate::config::key::{Setting, SettingTable};
 
             $($(
+                // The meaning is the doc comment and the text of the reference page, so the two cannot differ.
                 #[doc = $key_meaning]
                 pub(crate) static $key: Setting<$key_type> =
                     Setting::new($key_name, &[$($key_alias),*], $key_value, $key_default, $key_meaning);
@@ -225,7 +230,9 @@ macro_rules! settings {
             $($(#[$field_attribute])* #[doc = $meaning] pub(crate) $field: settings!(@field $way $field_type),)*
         }
     };
+    // The struct exists in a library, so only its keys and its reader are generated.
     (@library $($rest:tt)*) => {};
+    // A setting that is read by hand is not one text, so there is no type to parse it as.
     (@value hand $type:ty) => { () };
     (@value $way:ident $type:ty) => { $type };
     (@field maybe $type:ty) => { Option<$type> };
@@ -242,6 +249,7 @@ macro_rules! settings {
     (@read many $reader:ident $section:ident $module:ident $constant:ident $field:ident) => {
         $reader.list_or_default($section, &$module::$constant)
     };
+    // Every other way brings its own expression.
     (@read $way:ident $reader:ident $section:ident $module:ident $constant:ident $field:ident $hand:expr) => { $hand };
 }
 pub(in crate::config) use settings;

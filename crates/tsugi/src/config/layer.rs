@@ -15,9 +15,9 @@ use super::settings::CheckedSettings;
 pub(crate) struct ConfigSelection {
     /// `--config FILE`
     pub(crate) config: Option<PathBuf>,
-    /// `--command "…"`: a server on the spot, written as in a shell.
+    /// `--command "…"`: a server given on the command line, written as in a shell.
     pub(crate) command: Option<String>,
-    /// `--url …`: a server on the spot.
+    /// `--url …`: a server given on the command line.
     pub(crate) url: Option<String>,
 }
 
@@ -38,8 +38,8 @@ pub(crate) enum ConfigOrigin {
     Named(PathBuf),
     /// `MCP_URLS`.
     Variable,
-    /// A file found in the current directory. Whoever can write there has written it, so what it would
-    /// run deserves a second look.
+    /// A file found in the current directory. Any user who can write there may have written it, so what
+    /// it would run deserves a second look.
     WorkingDirectory(PathBuf),
     /// The user's own file.
     User(PathBuf),

@@ -39,6 +39,7 @@ pub(crate) fn duration(text: &str) -> ParseResult<Duration> {
         "d" => 86400.0,
         _ => return not_a_duration(),
     };
+    // `try_from_secs_f64` refuses negative numbers, infinity and NaN.
     match number.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * scale).ok()) {
         Some(duration) if duration <= LONGEST => Ok(duration),
         _ => not_a_duration(),
@@ -65,6 +66,7 @@ pub(crate) fn size(text: &str) -> ParseResult<u64> {
     let (number, unit) = split_unit(text);
     let scale = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => Some(1u64),
+        // `KB` is a power of ten and `KiB` a power of two.
         "k" | "kb" => Some(1000),
         "m" | "mb" => Some(1_000_000),
         "g" | "gb" => Some(1_000_000_000),
@@ -80,6 +82,7 @@ pub(crate) fn size(text: &str) -> ParseResult<u64> {
 /// A number and the letters after it.
 fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
+    // `1e3` is refused this way, because `e3` is not a unit.
     let end = text.find(|character: char| character.is_ascii_alphabetic()).unwrap_or(text.len());
     (text[..end].trim(), text[end..].trim())
 }
@@ -101,6 +104,7 @@ pub(crate) fn count<T: std::str::FromStr>(text: &str) -> ParseResult<T> {
 /// A whole number, at least one.
 pub(crate) fn positive<T: std::str::FromStr + PartialEq + Default>(text: &str) -> ParseResult<T> {
     let number: T = count(text)?;
+    // The default of every number type is zero.
     if number == T::default() { expected("a whole number, at least 1") } else { Ok(number) }
 }
 
@@ -116,6 +120,7 @@ pub(crate) fn factor(text: &str) -> ParseResult<f64> {
 pub(crate) fn address(text: &str) -> ParseResult<SocketAddr> {
     let local = text.strip_prefix("localhost:").unwrap_or(text);
     match (local.parse::<u16>(), text.parse()) {
+        // Leaving out the host must not make a gateway public.
         (Ok(port), _) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
         (_, Ok(address)) => Ok(address),
         _ => expected("an address such as `127.0.0.1:7600`"),
@@ -149,6 +154,7 @@ pub(crate) fn host(text: &str) -> ParseResult<String> {
 pub(crate) fn origin(text: &str) -> ParseResult<String> {
     match url::Url::parse(text) {
         Ok(url) if url.path() == "/" && url.query().is_none() && url.has_host() => {
+            // Browsers send the lower-case host without a default port, so it is compared in that form.
             Ok(url.origin().ascii_serialization())
         }
         _ => expected("an origin such as `https://example.com`"),
@@ -168,6 +174,7 @@ pub(crate) fn error_code(text: &str) -> ParseResult<String> {
     if text.parse::<i64>().is_ok() || codes.clone().any(|code| code == text) {
         return Ok(text.to_owned());
     }
+    // All codes are upper case, so `timeout` is near enough for a hint.
     let hint = nearest(&text.to_ascii_uppercase(), codes).map(|near| format!("did you mean `{near}`?"));
     let what = "an error code such as `TIMEOUT` or `EXECUTION_FAILED`, or a JSON-RPC number such as `-32603`".into();
     Err(ExpectedValue { what, hint })
@@ -213,6 +220,7 @@ fn is_name_character(character: char) -> bool {
 pub(crate) fn tidy_name(text: &str) -> String {
     let replace = |character: char| if is_name_character(character) { character } else { '-' };
     let plain: String = text.trim().chars().map(replace).collect();
+    // Several replaced characters in a row become one dash.
     let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
     let name: String = parts.join("-").chars().take(64).collect();
     if name.is_empty() { "server".to_owned() } else { name }

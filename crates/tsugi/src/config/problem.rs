@@ -53,6 +53,7 @@ impl ConfigProblem {
     /// A problem that is not in a file, unless [`ConfigProblem::at`] says where.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         ConfigProblem {
+            // A message may quote the file, which must not control the terminal.
             message: secret::printable(&message.into()),
             place: None,
             hint: None,
@@ -83,6 +84,7 @@ impl ConfigProblem {
             self.message = secret.mask(&self.message);
             self.hint = self.hint.take().map(|hint| secret.mask(&hint));
             if let Some(place) = &mut self.place {
+                // The carets below the excerpt must still point at the same column.
                 place.excerpt = secret.mask_keeping_width(&place.excerpt);
             }
         }
@@ -92,13 +94,16 @@ impl ConfigProblem {
 impl SourcePosition {
     /// The place of `start..end` in the text of a file.
     pub(crate) fn find(path: &Path, text: &str, start: usize, end: usize) -> Self {
+        // An offset inside a character would make slicing panic.
         let start = floor_boundary(text, start);
         let line_start = text[..start].rfind('\n').map_or(0, |index| index + 1);
         let line_text = text[line_start..].lines().next().unwrap_or_default();
         let column = text[line_start..start].chars().count();
+        // A value of several lines is underlined on its first line only.
         let end = floor_boundary(text, end.min(line_start + line_text.len())).max(start);
         let width = text[start..end].trim_end().chars().count().max(1);
         let skipped = column.saturating_sub(AROUND);
+        // Masked before cropping, because half a token would not be recognised.
         let shown: String = secret::conceal(line_text).chars().skip(skipped).take(2 * AROUND).collect();
         SourcePosition {
             path: path.to_owned(),
@@ -113,6 +118,7 @@ impl SourcePosition {
     /// The line below the excerpt: carets under the place, aligned also after tabs and wide characters.
     fn underline(&self) -> String {
         let pad: String = self.excerpt.chars().take(self.before).map(blank).collect();
+        // The place may lie among the blanks that were trimmed from the end.
         let missing = self.before.saturating_sub(self.excerpt.chars().count());
         format!("{pad}{}{}", " ".repeat(missing), "^".repeat(self.width))
     }

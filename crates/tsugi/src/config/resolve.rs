@@ -48,8 +48,8 @@ pub(crate) fn resolve(document: &ConfigDocument, environment: &Environment) -> R
 
 /// One server that was sent to us over the network, as a map with a `name`.
 ///
-/// No variable of ours is expanded and no file of ours is read for it, so that nobody can fetch them
-/// this way; a `command` is refused unless the configuration allows it. What it leaves out comes from `options`.
+/// No variable of ours is expanded and no file of ours is read for it, so that a client cannot fetch them
+/// this way. A `command` is refused unless the configuration allows it. What it leaves out comes from `options`.
 /// Relative paths are meant from `directory`, as in the file that the entry will be written to.
 pub(crate) fn resolve_posted(
     document: &ConfigDocument,
@@ -57,6 +57,7 @@ pub(crate) fn resolve_posted(
     options: &OptionSettings,
     directory: &Path,
 ) -> Result<ServerSettings, ConfigProblems> {
+    // An empty environment: a reference that slipped through would find nothing.
     let expander = VariableExpander::new(Environment::default(), directory);
     let mut reader = SettingsReader::new(&document.source, expander, EntryTrust::Posted { allow_commands });
     let server = server::read(&mut reader, &document.root, None, options);
@@ -80,6 +81,7 @@ fn finish(reader: SettingsReader<'_>, settings: CheckedSettings) -> Result<Resol
     secrets.dedup();
     secrets.retain(Secret::is_searchable);
     problems.iter_mut().chain(&mut warnings).chain(&mut dormant).for_each(|problem| problem.redact(&secrets));
+    // In the order of the file, so that a person can fix them from top to bottom.
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     if problems.is_empty() {
         Ok(ResolvedConfig { settings: CheckedSettings { secrets, ..settings }, warnings, dormant })
@@ -95,6 +97,7 @@ fn read_root(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> CheckedSetti
     let section = SettingsSection::open(reader, Some(node).filter(|node| node.entries().is_some()), &root::TABLE);
     advise_import(reader, node);
     read_env_file(reader, &section);
+    // Options first, because servers take from them what they leave out.
     let options = options::read(reader, section.get(&root::OPTIONS));
     let gateway = gateway::read(reader, section.get(&root::GATEWAY), &options);
     let servers = section.get(&root::SERVERS).map(|node| read_servers(reader, node, &options)).unwrap_or_default();
@@ -108,6 +111,7 @@ fn advise_import(reader: &mut SettingsReader<'_>, node: &ConfigNode) {
         let Some(entry) = node.entries().unwrap_or_default().iter().find(|entry| entry.key == word) else { continue };
         let place = Some(reader.source.place(entry.key_span));
         let hint = format!("this looks like a file of {client}: `tsugi import` turns it into a tsugi.yaml");
+        // The key has been reported as unknown already. That problem gets the better hint.
         for problem in reader.problems.iter_mut().filter(|problem| problem.place == place) {
             problem.hint = Some(hint.clone());
         }
@@ -145,6 +149,7 @@ fn read_server(
     entry: Option<&NodeEntry>,
     options: &OptionSettings,
 ) -> Option<ServerSettings> {
+    // Set aside, so that what is unresolved afterwards belongs to this server alone.
     let elsewhere = std::mem::take(&mut reader.unresolved);
     let server = server::read(reader, node, entry, options);
     let unresolved = std::mem::replace(&mut reader.unresolved, elsewhere);

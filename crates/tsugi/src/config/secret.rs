@@ -35,6 +35,7 @@ impl Secret {
 
     /// Whether the value can be searched for without masking ordinary text.
     pub(crate) fn is_searchable(&self) -> bool {
+        // A short number may be a port, a year or a count.
         self.0.len() >= SHORTEST && !(self.0.len() < 10 && self.0.chars().all(|digit| digit.is_ascii_digit()))
     }
 
@@ -65,6 +66,7 @@ impl MaskedText {
 
     /// Adds a part that may be shown.
     pub(crate) fn push_plain(&mut self, text: &str) {
+        // Neighbours are merged, so that equal texts compare equal however they were built.
         match self.0.last_mut() {
             Some(TextPiece::Plain(last)) => last.push_str(text),
             _ => self.0.push(TextPiece::Plain(text.to_owned())),
@@ -88,6 +90,7 @@ impl MaskedText {
 
     /// The whole as one secret, for a value whose name says that it is one.
     pub(crate) fn into_secret(self) -> MaskedText {
+        // An empty value shown as `***` would look as if it were set.
         if self.is_empty() { self } else { MaskedText(vec![TextPiece::Secret(Secret(self.expose()))]) }
     }
 
@@ -256,6 +259,7 @@ fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut after_small = false;
     for character in name.chars() {
+        // A capital after a small letter begins a word, as in `apiKey`.
         if !character.is_alphanumeric() || (after_small && character.is_uppercase()) {
             words.push(String::new());
         }
@@ -288,6 +292,7 @@ pub(crate) fn conceal(line: &str) -> String {
             continue;
         }
         let word: String = characters[index..end].iter().collect();
+        // A well-known token is hidden even where no key announces it.
         if is_token(&word) {
             hidden[index..end].fill(true);
         } else if let Some(value) = value_start(&characters, end, &word).filter(|_| is_secret_name(&word)) {
@@ -318,11 +323,13 @@ fn value_start(characters: &[char], end: usize, word: &str) -> Option<usize> {
     let gap = blanks(index);
     match characters.get(index + gap) {
         Some(':' | '=') => index += gap + 1,
+        // In a list, a flag and its value are two items.
         Some(',') if word.starts_with('-') => index += gap + 1,
         Some(_) if word.starts_with('-') && gap > 0 => index += gap,
         _ => return None,
     }
     index += blanks(index);
+    // A map is searched further, because its own keys say what is secret in it.
     let opens_map = characters.get(index) == Some(&'{') || characters[index..].starts_with(&['[', '{']);
     (index < characters.len() && !opens_map).then_some(index)
 }
@@ -333,6 +340,7 @@ fn hide_value(characters: &[char], start: usize, hidden: &mut [bool]) -> usize {
     let quoted = matches!(quote, '"' | '\'');
     let first = if quoted { start + 1 } else { start };
     let close = |from: usize| characters[from..].iter().position(|character| *character == quote);
+    // Without quotes the end of the value is not certain, so the rest of the line is hidden.
     let end = if quoted { close(first).map_or(characters.len(), |length| first + length) } else { characters.len() };
     let mut index = first;
     while index < end {
@@ -349,11 +357,12 @@ fn hide_value(characters: &[char], start: usize, hidden: &mut [bool]) -> usize {
     end
 }
 
-/// Hides the password of `scheme://user:password@host`, also where the rest is still missing.
+/// Hides the password of `scheme://user:password@host`, even if the rest is still missing.
 fn hide_password(characters: &[char], end: usize, hidden: &mut [bool]) {
     let start = (end + 3).min(characters.len());
     let length = characters[start..].iter().take_while(|c| !matches!(c, '/' | '?' | '#' | '"' | '\'' | ' ')).count();
     let authority = &characters[start..start + length];
+    // A password may contain `@` itself, so the last one ends it.
     let at = authority.iter().rposition(|character| *character == '@');
     let Some(colon) = authority.iter().position(|character| *character == ':') else { return };
     let until = at.unwrap_or(length);

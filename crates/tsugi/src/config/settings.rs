@@ -65,6 +65,7 @@ pub(crate) struct CommandTarget {
 pub(crate) struct RemoteTarget {
     /// The address as it may be shown.
     pub(crate) shown: String,
+    // An address may hold a password. `shown` is serialized in its place.
     #[serde(skip)]
     pub(crate) url: Url,
     pub(crate) headers: Vec<(String, MaskedText)>,
@@ -132,6 +133,7 @@ impl AuthSettings {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct KeySettings {
     pub(crate) name: String,
+    // Settings are shown to people, and a weak key could be guessed from its digest.
     #[serde(skip)]
     pub(crate) digest: SecretDigest,
     pub(crate) role: KeyRole,
@@ -141,6 +143,7 @@ pub(crate) struct KeySettings {
 }
 
 fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    // A bare number is read as milliseconds too, so what is shown can be written back.
     serializer.serialize_u128(duration.as_millis())
 }
 
@@ -155,6 +158,7 @@ impl ServerSettings {
     /// The package runner, if its sandbox allows no network: it cannot download anything then.
     pub(crate) fn offline_runner(&self) -> Option<&'static str> {
         let ServerTarget::Command(command) = &self.target else { return None };
+        // Loopback alone does not reach a package registry.
         let is_offline = command.sandbox.rules().is_some_and(|rules| rules.net != NetworkAccess::All);
         self.package_runner().filter(|_| is_offline)
     }
@@ -163,6 +167,7 @@ impl ServerSettings {
     pub(crate) fn package_runner(&self) -> Option<&'static str> {
         let ServerTarget::Command(command) = &self.target else { return None };
         let program = command.program.expose();
+        // `/usr/bin/npx` is the same runner as `npx`.
         let name = program.rsplit('/').next().unwrap_or_default();
         PACKAGE_RUNNERS.into_iter().find(|runner| *runner == name)
     }
@@ -172,6 +177,7 @@ impl ServerSettings {
         match &self.target {
             ServerTarget::Command(command) => {
                 let words = std::iter::once(&command.program).chain(&command.args);
+                // A `MaskedText` prints its secret parts masked.
                 words.map(ToString::to_string).collect::<Vec<_>>().join(" ")
             }
             ServerTarget::Remote(remote) => remote.shown.clone(),

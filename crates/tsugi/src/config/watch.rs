@@ -1,7 +1,7 @@
 //! Notices that the configuration changed, reads it again, and says what it is now.
 //!
 //! The directory is watched, not the file: editors write a new file and rename it over the old one.
-//! Nothing is swapped here. Whoever asks gets new settings, or the problems of a file that cannot be
+//! Nothing is swapped here. The caller receives new settings, or the problems of a file that cannot be
 //! used while the old settings stay in force.
 
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ impl ConfigWatch {
                 // The watcher lives as long as we do, so this cannot happen while we wait.
                 std::future::pending::<()>().await;
             }
-            // Whoever waits may be called away meanwhile; the next one goes on from here.
+            // The caller may drop this future while it waits. The next call then goes on from here.
             self.is_stale = true;
             self.settle().await;
             self.is_stale = false;

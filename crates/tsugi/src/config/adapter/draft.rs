@@ -41,6 +41,7 @@ impl DraftNotes {
 
     /// Says why the server cannot be taken over.
     pub(super) fn block(&mut self, obstacle: impl Into<String>) {
+        // One reason is enough to report, so the first one stays.
         self.obstacle.get_or_insert(obstacle.into());
     }
 
@@ -80,6 +81,7 @@ pub(super) trait ClientDialect {
 /// Reads every server of a map.
 pub(super) fn read_all(servers: &ConfigNode, dialect: &dyn ClientDialect, imported: &mut ImportedFile) {
     for entry in servers.entries().unwrap_or_default() {
+        // As a server of its own configuration, tsugi would start itself.
         if is_ours(entry) {
             imported.notes.push(format!("`{}` is tsugi itself and was left out", entry.key));
             continue;
@@ -90,6 +92,7 @@ pub(super) fn read_all(servers: &ConfigNode, dialect: &dyn ClientDialect, import
             let why = "it has both a command and an address";
             imported.notes.push(format!("the server `{}` was left out: {why}", entry.key));
         } else if !has("command") && !has("url") {
+            // A note may say why there is no address, such as a scheme that is not supported.
             let why = draft.notes.all().collect::<Vec<_>>().join("; ");
             let why = if why.is_empty() { "it has neither a command nor an address".to_owned() } else { why };
             imported.notes.push(format!("the server `{}` was left out: {why}", entry.key));
@@ -113,6 +116,7 @@ impl ServerDraft {
             secrets: Vec::new(),
         };
         for field in entry.node.entries().unwrap_or_default() {
+            // The program's own meaning of a key comes before the common one.
             let read =
                 dialect.field(&mut draft, &field.key, &field.node) || draft.common(dialect, &field.key, &field.node);
             if !read {
@@ -148,6 +152,7 @@ impl ServerDraft {
     }
 
     pub(super) fn set(&mut self, key: &'static str, field: DraftField) {
+        // `url` and `serverUrl` fill the same key, and the later one wins.
         self.fields.retain(|(name, _)| *name != key);
         self.fields.push((key, field));
     }
@@ -218,6 +223,7 @@ impl ServerDraft {
     /// An address; one that holds a password or a key becomes a variable as a whole.
     pub(super) fn address(&mut self, dialect: &dyn ClientDialect, node: &ConfigNode) {
         let Some(text) = node.text() else { return };
+        // An address may be a variable as a whole, whose scheme is not known here.
         if !text.starts_with("http") && !text.starts_with("ws") && !text.starts_with('$') {
             let scheme = text.split(':').next().unwrap_or_default().to_owned();
             return self.note(format!("addresses that begin with `{scheme}:` are not supported"));
@@ -230,6 +236,7 @@ impl ServerDraft {
     pub(super) fn args(&mut self, dialect: &dyn ClientDialect, node: &ConfigNode) {
         let mut args: Vec<String> = Vec::new();
         for text in strings(node) {
+            // In `--token VALUE` the argument before the secret names it.
             let flag = args.last().filter(|last| last.starts_with('-') && secret::is_secret_name(last)).cloned();
             let argument = match (flag, text.split_once('=')) {
                 (Some(flag), _) => self.secret_value(flag.trim_start_matches('-'), text, dialect),
@@ -318,8 +325,10 @@ impl ServerDraft {
     /// Takes a secret out of the file; the reference to the variable that stands for it.
     fn hide(&mut self, name: &str, value: &str) -> String {
         let (server, name) = (variable_name(&self.name), variable_name(name));
+        // `GITHUB_TOKEN` of the server `github` keeps its name instead of becoming `GITHUB_GITHUB_TOKEN`.
         let base = if name.starts_with(&server) { name } else { format!("{server}_{name}") };
         let taken = |candidate: &String| self.secrets.iter().any(|(name, _)| name == candidate);
+        // Two arguments of one server may ask for the same variable.
         let numbered = (2..).map(|number| format!("{base}_{number}"));
         let variable = std::iter::once(base.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(base);
         let reference = format!("${{{variable}}}");

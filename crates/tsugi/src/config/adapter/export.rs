@@ -1,4 +1,4 @@
-//! Servers of ours in another program's words, so that nobody is locked in; with a word about what got lost.
+//! Writes our servers in another program's format, so that users can leave tsugi, and notes what got lost.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -64,6 +64,7 @@ struct ExportWriter {
 impl ExportWriter {
     fn note(&mut self, what: impl std::fmt::Display) {
         let note = format!("{}: {what}", self.server);
+        // The same reference may stand in several values.
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -71,6 +72,7 @@ impl ExportWriter {
 
     fn server(&mut self, name: &str, node: &ConfigNode) -> Option<Json> {
         self.server = name.to_owned();
+        // Without a program or an address it is a built-in server, which exists only inside tsugi.
         if !node.entries()?.iter().any(|entry| matches!(name_of(&entry.key), "command" | "url")) {
             self.note("it is part of tsugi and was left out");
             return None;
@@ -79,6 +81,7 @@ impl ExportWriter {
         for entry in node.entries()? {
             self.field(&mut fields, name_of(&entry.key), &entry.node);
         }
+        // After the fields, since they say whether it is a program or an address.
         self.kind(&mut fields);
         if is_switched_off(node) {
             self.switch(&mut fields)?;
@@ -117,6 +120,7 @@ impl ExportWriter {
                 }
                 fields.insert(key.into(), pairs.into());
             }
+            // `name` is the key of the entry already, and `switch` writes `disabled`.
             _ if KNOWN.contains(&key) => {}
             other => self.note(format!("`{other}` has no equivalent and was left out")),
         }
@@ -172,13 +176,16 @@ impl ExportWriter {
             let ours = match client {
                 _ if !is_name(name) => None,
                 ClientProgram::ClaudeCode => {
+                    // Claude Code knows defaults, but not `:?`.
                     Some(format!("${{{name}{}}}", if rest.starts_with(":-") { rest } else { "" }))
                 }
                 ClientProgram::Gemini => Some(format!("${{{name}}}")),
                 ClientProgram::Cursor | ClientProgram::Windsurf | ClientProgram::VsCode => {
                     Some(format!("${{env:{name}}}"))
                 }
+                // `codex` turns a whole reference into the name of a variable. Others get a note.
                 ClientProgram::Codex => Some(format!("${{{name}}}")),
+                // These two do not expand variables.
                 ClientProgram::ClaudeDesktop | ClientProgram::Zed => None,
             };
             if ours.is_none() || !rest.is_empty() && client != ClientProgram::ClaudeCode {
@@ -187,6 +194,7 @@ impl ExportWriter {
             Some(ours.unwrap_or_else(|| format!("${{{body}}}")))
         });
         lost.into_iter().for_each(|note| self.note(note));
+        // `$$` is our escape. Other programs would show both dollar signs.
         translated.replace("$${", "${")
     }
 }
@@ -230,6 +238,7 @@ fn codex(name: &str, server: &Json) -> String {
     if !env_vars.is_empty() {
         text.push_str(&format!("env_vars = {}\n", toml(&env_vars.into())));
     }
+    // In TOML every key after a table header belongs to that table, so the tables come last.
     text + &tables + &table(name, "env_http_headers", &env_headers)
 }
 

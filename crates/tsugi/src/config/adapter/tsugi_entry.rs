@@ -49,10 +49,12 @@ pub(crate) fn entry_name(scope: ClientScope) -> &'static str {
 /// Whether an entry of a program's file is ours.
 pub(super) fn is_ours(entry: &NodeEntry) -> bool {
     let text = |key: &str| entry.node.get(key).and_then(ConfigNode::text);
+    // Installations differ in the path, so only the name of the program counts.
     let program = text("command").map(|command| command.rsplit('/').next().unwrap_or_default());
     let is_started = program == Some("tsugi")
         && entry.node.get("args").and_then(ConfigNode::items).and_then(|args| args.first()).and_then(ConfigNode::text)
             == Some("stdio");
+    // Many servers have an address that ends in `/mcp`, so an address needs our name too.
     let is_our_name = [ClientScope::User, ClientScope::Project].map(entry_name).contains(&entry.key.as_str());
     let address = ["url", "httpUrl", "serverUrl"].into_iter().find_map(text);
     is_started || is_our_name && address.is_some_and(|address| address.ends_with("/mcp"))
@@ -144,6 +146,7 @@ fn point_json(
     });
     let moved = moved.collect::<Option<Vec<_>>>()?;
     let ours = format!("{}: {}", json!(name), entry_json(imported.client, entry));
+    // Our own entry of an earlier run is replaced.
     let stays = |entry: &NodeEntry| !taken.contains(&entry.key.as_str()) && entry.key != name;
     Some(PointedFile { text: rewrite_section(document, section, vec![ours], &stays)?, moved })
 }
@@ -192,9 +195,11 @@ fn point_codex(document: &ConfigDocument, taken: &[&str], name: &str, entry: &Ts
     let mut moved: Vec<MovedServer> = Vec::new();
     let text = without_tables(&document.source.text, &mut |server, line| {
         if !taken.contains(&server) {
+            // Our own table of an earlier run goes, and is written again below.
             return server == name;
         }
         match moved.iter_mut().find(|moved| moved.key == server) {
+            // A server may have several tables, such as one for `env`. They move together.
             Some(moved) => moved.text.push_str(line),
             None => moved.push(MovedServer {
                 section: vec![CODEX_SECTION.to_owned()],
@@ -231,6 +236,7 @@ fn without_tables(text: &str, drops: &mut dyn FnMut(&str, &str) -> bool) -> Stri
         if let Some(header) = line.trim_start().strip_prefix('[') {
             let mut parts =
                 header.trim_start_matches('[').split([']', '.']).map(|part| part.trim().trim_matches(['"', '\'']));
+            // The second part names the server, even in `[mcp_servers.name.env]`.
             let is_server = parts.next() == Some(CODEX_SECTION);
             server = parts.next().filter(|_| is_server).map(str::to_owned);
         }

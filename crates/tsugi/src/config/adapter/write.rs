@@ -104,6 +104,7 @@ pub(crate) fn write_judged(
 }
 
 fn compose(imports: &[ImportedFile], existing: &ExistingServers, judge: Option<DraftJudge<'_>>) -> ImportOutput {
+    // Variables that exist keep their names and values, since other servers use them.
     let mut secrets = existing.secrets.clone();
     let mut drafts: Vec<&ServerDraft> = Vec::new();
     let mut servers: Vec<ImportedServer> = Vec::new();
@@ -112,6 +113,7 @@ fn compose(imports: &[ImportedFile], existing: &ExistingServers, judge: Option<D
         for draft in &imported.servers {
             let key = draft.key.clone();
             if let Some(earlier) = drafts.iter().position(|earlier| is_same(earlier, draft)) {
+                // Another program has the same server. One entry of ours takes over both.
                 let (name, outcome) = (servers[earlier].name.clone(), servers[earlier].outcome.clone());
                 drafts.push(draft);
                 servers.push(ImportedServer { file, key, name, outcome, addition: None });
@@ -120,6 +122,7 @@ fn compose(imports: &[ImportedFile], existing: &ExistingServers, judge: Option<D
             drafts.push(draft);
             if let Some((name, _, is_enabled)) = existing.find(draft) {
                 let off = || TakeOver::SwitchedOff("it is switched off in the configuration".to_owned());
+                // A server that is switched off here serves no program, so it must stay in the program's file.
                 let outcome = if *is_enabled { TakeOver::Taken } else { off() };
                 servers.push(ImportedServer { file, key, name: name.clone(), outcome, addition: None });
                 continue;
@@ -130,12 +133,14 @@ fn compose(imports: &[ImportedFile], existing: &ExistingServers, judge: Option<D
             let (text, outcome) = judged(text, draft, imported.client, &secret_lines(&secrets), judge);
             body.push_str(&text);
             let addition = match &outcome {
+                // It is only a comment in a new file. A file that exists does not get it at all.
                 TakeOver::LeftOut(_) => None,
                 outcome => Some(entry_fields(draft, &renames, outcome)),
             };
             servers.push(ImportedServer { file, key, name, outcome, addition });
         }
     }
+    // The head counts the servers, so it can only be written after them.
     let mut yaml = head(imports, &servers);
     if !secrets.is_empty() {
         yaml.push_str(&format!("envFile: {SECRETS_FILE}\n"));
@@ -167,6 +172,7 @@ impl ImportOutput {
         for server in &self.servers {
             let Some(fields) = &server.addition else { continue };
             let new = NewServer { name: server.name.clone(), fields: fields.clone() };
+            // Every edit moves the spans behind it, so the text is read again.
             document = reread(edit::add(&document, &new)?, &document)?;
         }
         if !self.secrets.is_empty() && document.root.get(root::ENV_FILE.name).is_none() {
@@ -245,6 +251,7 @@ fn target(entry: &Json) -> Json {
         Json::Array(items) => items.iter().map(|item| anonymous(item.as_str().unwrap_or_default())).collect(),
         other => other.clone(),
     };
+    // No `args` and an empty list mean the same.
     let empty = Json::Array(Vec::new());
     [&entry["command"], Some(&entry["args"]).filter(|args| !args.is_null()).unwrap_or(&empty), &entry["url"]]
         .map(anonymous)
@@ -279,6 +286,7 @@ fn judged(
     if let Some(obstacle) = draft.notes.obstacle() {
         return (commented(&text, obstacle), TakeOver::LeftOut(obstacle.to_owned()));
     }
+    // `tsugi import` only translates. It does not check whether a server would work here.
     let Some(judge) = judge else { return (text, TakeOver::Taken) };
     let verdict = judge(&text, secrets);
     if draft.is_switched_off() {
@@ -294,6 +302,7 @@ fn judged(
         (DraftVerdict::Usable, None) => return (text, TakeOver::Taken),
     };
     let off = format!("{text}{}    disabled: true\n", comment(&why, "    # switched off: "));
+    // Unset variables are accepted in a server that is switched off. Other problems still are not.
     match judge(&off, secrets) {
         DraftVerdict::Usable => (off, TakeOver::SwitchedOff(why)),
         DraftVerdict::Unusable(_) => (commented(&text, &why), TakeOver::LeftOut(why)),
@@ -303,6 +312,7 @@ fn judged(
 /// An entry that stands in the file only to be read.
 fn commented(text: &str, why: &str) -> String {
     let lines = text.trim_start_matches('\n').lines();
+    // A line of the entry that is a comment already does not get a second mark.
     let commented: String = lines.map(|line| format!("  # {}\n", line.trim_start_matches("  # ").trim_end())).collect();
     format!("\n{}{commented}", comment(why, "  # left out: "))
 }
@@ -323,6 +333,7 @@ fn free_name(
     let is_taken = |name: &String| {
         servers.iter().any(|other| other.name == *name) || existing.servers.iter().any(|(other, ..)| other == name)
     };
+    // A name that two servers share is kept by the first. The second one says where it came from.
     let with_client = format!("{}-{}", draft.name, client.word());
     let numbered = (2..).map(|number| format!("{with_client}-{number}"));
     let names = [draft.name.clone(), with_client.clone()].into_iter().chain(numbered);
@@ -383,6 +394,7 @@ fn entry_fields(draft: &ServerDraft, renames: &[(String, String)], outcome: &Tak
             Some(DraftField::Map(pairs)) => pairs.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
             Some(DraftField::Lists(parts)) => {
                 let part = |(name, items): &(&str, Vec<String>)| match items.as_slice() {
+                    // `net` takes one word, not a list.
                     [only] if *name == "net" => ((*name).to_owned(), text(only)),
                     _ => ((*name).to_owned(), texts(items)),
                 };
@@ -411,6 +423,7 @@ fn keep_secrets(
     let mut renames = Vec::new();
     for (name, secret) in &draft.secrets {
         let mut free = name.clone();
+        // Equal secrets share a variable. A different one under the same name needs its own.
         while secrets.get(&free).is_some_and(|other| other != secret) {
             free = format!("{free}_{}", super::translate::variable_name(client.word()));
         }

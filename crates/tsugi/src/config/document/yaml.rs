@@ -38,6 +38,7 @@ fn options() -> serde_saphyr::Options {
         alias_limits: alias_limits,
         strict_booleans: true,
         non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::AsString,
+        // Problems show the line themselves, with secrets masked.
         with_snippet: false,
     }
 }
@@ -90,6 +91,7 @@ impl<'de> Visitor<'de> for YamlVisitor {
         Ok(YamlValue::Plain)
     }
 
+    // The parser's number is dropped: as a version, `1.10` must keep its zero.
     fn visit_f64<E>(self, _: f64) -> Result<YamlValue, E> {
         Ok(YamlValue::Plain)
     }
@@ -124,6 +126,7 @@ impl<'de> Visitor<'de> for YamlVisitor {
 }
 
 fn node(source: &SourceText, raw: Spanned<YamlValue>) -> ConfigNode {
+    // An alias is used in one place and written in another. Complaints point at its use.
     let (used, written) = (span(source, &raw.referenced), span(source, &raw.defined));
     let value = match raw.value {
         YamlValue::Text(text) => NodeValue::Scalar(text),
@@ -151,6 +154,7 @@ fn span(source: &SourceText, location: &Location) -> SourceSpan {
         let end = start.saturating_add(usize::try_from(length).unwrap_or(0)).min(source.text.len());
         return SourceSpan { start, end };
     }
+    // Without a byte offset, the line and the column are enough to point at the place.
     let line = usize::try_from(location.line()).unwrap_or(1);
     let column = usize::try_from(location.column()).unwrap_or(1);
     let start = offset(&source.text, line, column);
@@ -170,6 +174,7 @@ fn explain(source: &SourceText, error: &serde_saphyr::Error) -> ConfigProblem {
     let error = error.without_snippet();
     let location = error.location().unwrap_or(Location::UNKNOWN);
     let mut at = span(source, &location);
+    // The parser says where it stopped, not how far the mistake reaches.
     at.end = at.start;
     let problem = ConfigProblem::new(format!("this is not valid YAML: {}", message(error))).at(source.place(at));
     match advice(source, at) {
@@ -184,7 +189,7 @@ fn message(error: &serde_saphyr::Error) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
     let end = line.find(" at line ").or_else(|| line.find(" (line ")).unwrap_or(line.len());
-    // What the library says to programmers is not for whoever wrote the file.
+    // The library's advice to programmers does not help the author of the file.
     let end = line.find(", set DuplicateKeyPolicy").unwrap_or(end).min(end);
     line[..end].trim().trim_end_matches([':', ',']).to_owned()
 }
@@ -195,6 +200,7 @@ fn advice(source: &SourceText, at: SourceSpan) -> Option<String> {
     if line.starts_with('\t') || line.trim_start_matches(' ').starts_with('\t') {
         return Some("YAML is indented with spaces, not with tabs".to_owned());
     }
+    // A brace or bracket before the reference opens a flow collection, in which `{` is syntax.
     if line.contains("${") && line.find(['{', '[']) < line.find("${").map(|index| index + 1) {
         return Some("inside { } and [ ] a value that contains `${…}` needs quotes".to_owned());
     }

@@ -39,6 +39,7 @@ pub(super) fn remove(text: &str, servers: &NodeEntry, index: usize) -> Option<St
     if starts.len() > 1 {
         return Some(lines.with(start, end, ""));
     }
+    // The last server is gone, and a bare key would have no value, so it gets an empty list.
     let key_line = lines.at(servers.key_span.start);
     let key = lines.0[key_line].trim_end().trim_end_matches(':');
     let emptied = lines.with(start, end, "");
@@ -105,6 +106,7 @@ impl<'a> BlockLines<'a> {
     /// The line of the dash before an item.
     fn dash(&self, byte: usize) -> Option<usize> {
         let line = self.at(byte);
+        // The dash may stand alone on the line above the item.
         (0..=line).rev().take(2).find(|line| self.0[*line].trim_start().starts_with('-'))
     }
 
@@ -121,6 +123,7 @@ impl<'a> BlockLines<'a> {
     fn end_of(&self, start: usize, indent: usize) -> usize {
         let mut end = start + 1;
         for line in start + 1..self.0.len() {
+            // Blank lines and comments count only if more of the block follows them.
             if self.is_empty(line) {
                 continue;
             }
@@ -134,6 +137,7 @@ impl<'a> BlockLines<'a> {
 
     /// The first of the comment lines that stand directly above a line, and the empty line above them.
     fn with_comments(&self, line: usize) -> usize {
+        // A comment at the margin is about the file, not about one server.
         let is_comment = |line: &usize| self.0[*line].trim_start().starts_with('#') && self.indent(*line) > 0;
         let first = (0..line).rev().take_while(is_comment).last().unwrap_or(line);
         let has_gap = first > 0 && self.0[first - 1].trim().is_empty();
@@ -143,6 +147,7 @@ impl<'a> BlockLines<'a> {
     /// The text with these lines replaced.
     fn with(&self, start: usize, end: usize, new: &str) -> String {
         let mut before = self.0[..start].concat();
+        // A last line without a line break would run into the new text.
         if !before.is_empty() && !before.ends_with('\n') && !new.is_empty() {
             before.push('\n');
         }

@@ -1,4 +1,4 @@
-//! Servers named on the spot, by a flag or a variable, in the same form as those of a file.
+//! Servers given by a flag or a variable, in the same form as those of a file.
 //!
 //! They go through the same checks, and a complaint points into the flag or the variable.
 
@@ -113,7 +113,7 @@ fn url_parts(url: &str, offset: usize) -> Vec<NodeEntry> {
     parts
 }
 
-/// A flag or variable was expanded by whoever set it, so a dollar sign in it is only that.
+/// The shell has expanded a flag or variable already, so a dollar sign in it is an ordinary character.
 fn scalar(text: &str, span: SourceSpan) -> ConfigNode {
     ConfigNode { span, value: NodeValue::Scalar(text.replace('$', "$$")) }
 }

@@ -28,7 +28,7 @@ pub(in crate::config) fn read_auth(reader: &mut SettingsReader<'_>, node: &Confi
     let section = SettingsSection::open(reader, Some(node), &auth::TABLE);
     let keys = section.get(&auth::KEYS).map(|node| read_keys(reader, node)).unwrap_or_default();
     if section.get(&auth::KEYS).is_none() && section.get(&auth::ADMIN_KEY).is_none() {
-        reader.problem(node, "`auth` lets nobody in: it has neither `keys` nor `adminKey`");
+        reader.problem(node, "`auth` lets no client in: it has neither `keys` nor `adminKey`");
     }
     let admin_key = section.get(&auth::ADMIN_KEY).and_then(|node| read_secret(reader, node));
     if admin_key.is_some() && keys.iter().any(|key| key.name == ADMIN) {

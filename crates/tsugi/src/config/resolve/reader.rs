@@ -44,6 +44,7 @@ impl<'a> SettingsSection<'a> {
             None => &[],
         };
         for (index, entry) in entries.iter().enumerate() {
+            // Only the entries before it, so that the second of two spellings is the one reported.
             check_key(reader, table, entry, &entries[..index]);
         }
         SettingsSection { entries }
@@ -106,6 +107,7 @@ impl<'a> SettingsReader<'a> {
     pub(super) fn reject_duplicates(&mut self, node: &ConfigNode, what: &str) {
         let mut seen: Vec<String> = Vec::new();
         for name in node.items().unwrap_or_default().iter().filter_map(|item| item.get("name")) {
+            // Compared after expansion, since two variables may hold the same name.
             let Some(text) = name.text().and_then(|text| self.expander.expand(text).ok()) else { continue };
             if seen.contains(&text.expose()) {
                 self.problem(name, format!("a second {what} is called `{text}`"));
@@ -139,10 +141,12 @@ impl<'a> SettingsReader<'a> {
         match self.expander.expand(text) {
             Ok(text) => Some(text),
             Err(faults) => {
+                // All of them, so that one run shows every variable that is missing.
                 for fault in faults {
                     let mut problem = self.source.problem(self.find(node.span, &fault.reference), fault.message);
                     problem.hint = fault.hint;
                     problem.reason = fault.reason;
+                    // Not a problem yet: the server may be switched off.
                     self.unresolved.push(problem);
                 }
                 None
@@ -150,7 +154,7 @@ impl<'a> SettingsReader<'a> {
         }
     }
 
-    /// Our variables are nobody else's business: an entry that asks for one is refused, not left literal.
+    /// Clients may not read our variables: an entry that refers to one is refused, not left literal.
     fn unexpanded(&mut self, node: &ConfigNode, text: &str) -> Option<MaskedText> {
         if text.contains("${") {
             self.problem(node, "variables are not expanded in entries that come over the network");
@@ -163,6 +167,7 @@ impl<'a> SettingsReader<'a> {
     fn find(&self, span: SourceSpan, reference: &str) -> SourceSpan {
         match self.source.slice(span).find(reference) {
             Some(index) => SourceSpan { start: span.start + index, end: span.start + index + reference.len() },
+            // Quotes and escapes may make the source differ from the value. Then all of it is underlined.
             None => span,
         }
     }
@@ -202,6 +207,7 @@ impl<'a> SettingsReader<'a> {
     }
 
     fn unexpected(&mut self, name: &str, node: &ConfigNode, text: &MaskedText, expected: ExpectedValue) {
+        // The value may be a token under a harmless key.
         let shown = secret::conceal(&text.to_string());
         let message = format!("`{name}` cannot be `{shown}`: expected {}", expected.what);
         let mut problem = self.source.problem(node.span, message);
@@ -282,6 +288,7 @@ impl<'a> SettingsReader<'a> {
 
     fn pair(&mut self, entry: &NodeEntry) -> Option<(String, MaskedText)> {
         let value = match entry.node.value {
+            // `NAME:` without a value sets the variable to an empty text.
             NodeValue::Empty => MaskedText::default(),
             _ => self.named_text(&entry.key, &entry.node)?,
         };
@@ -289,7 +296,7 @@ impl<'a> SettingsReader<'a> {
     }
 
     /// The directory that programs are started in: that of the configuration, so that a relative argument means the same
-    /// whoever starts tsugi and from where. Servers without a file are started in the caller's directory.
+    /// regardless of who starts tsugi and from where. Servers without a file are started in the caller's directory.
     pub(super) fn working_directory(&self) -> Option<PathBuf> {
         let directory = self.expander.directory();
         (!directory.as_os_str().is_empty()).then(|| directory.to_owned())

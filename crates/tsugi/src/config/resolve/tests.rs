@@ -303,7 +303,7 @@ fn mistakes_elsewhere_are_pointed_at() {
         ("servers: {a: {name: b, command: c}}\n", "1:21", "called `a` already"),
         ("serverz: []\n", "1:1", "did you mean `servers`?"),
         ("mcp_servers: {}\n", "1:1", "looks like a file of Codex"),
-        ("gateway: {auth: {}}\n", "1:17", "lets nobody in"),
+        ("gateway: {auth: {}}\n", "1:17", "lets no client in"),
         ("gateway: {auth: {keys: [{name: x}]}}\n", "1:25", "exactly one of `key` and `hash`"),
         ("gateway: {auth: {keys: [{key: abc}]}}\n", "1:25", "`name` is missing"),
         ("gateway: {auth: {adminKey: k, jwt: {issuer: 'https://i'}}}\n", "1:31", "unknown key `jwt`"),

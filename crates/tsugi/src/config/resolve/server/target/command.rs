@@ -31,7 +31,7 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_
     })
 }
 
-/// Whoever may name a program may run anything, so an entry from the network may not.
+/// A client that may name a program may run anything, so an entry from the network needs permission for it.
 fn refuse_posted(reader: &mut SettingsReader<'_>, node: &ConfigNode) {
     if reader.trust == (EntryTrust::Posted { allow_commands: false }) {
         let message = "`command` is not allowed in entries that come over the network";
