@@ -6,6 +6,7 @@ mod reconcile;
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -331,7 +332,10 @@ impl Manager {
     pub async fn stop(&self) {
         // Taken out before they are stopped, so that no call starts one of them again.
         let held: Vec<RegisteredServer> = std::mem::take(&mut *self.0.servers.write());
+        // The end of the whole program is not news of each server.
+        self.0.shared.is_shutting_down.store(true, Ordering::Relaxed);
         futures_util::future::join_all(held.iter().map(|held| held.server.stop())).await;
+        self.0.shared.is_shutting_down.store(false, Ordering::Relaxed);
         self.0.leaving.close();
         self.0.leaving.wait().await;
         // The manager can be used again after a stop.

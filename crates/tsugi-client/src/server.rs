@@ -81,6 +81,8 @@ pub(crate) struct ManagerShared {
     pub(crate) global_gate: Option<Arc<ConcurrencyGate>>,
     /// Whether servers may be started by now.
     pub(crate) may_start: watch_channel::Sender<bool>,
+    /// Whether all servers are being stopped with their manager.
+    pub(crate) is_shutting_down: Arc<AtomicBool>,
     /// The connections of all servers together, where they are limited.
     pub(crate) connection_limit: Option<Arc<ConnectionLimit>>,
 }
@@ -92,7 +94,15 @@ impl ManagerShared {
         let gate = options.limit.map(ConcurrencyGate::new);
         let may_start = watch_channel::Sender::new(true);
         let seats = options.max_connections.map(ConnectionLimit::new);
-        Self { options: Arc::new(options), memory, manifests, global_gate: gate, may_start, connection_limit: seats }
+        Self {
+            options: Arc::new(options),
+            memory,
+            manifests,
+            global_gate: gate,
+            may_start,
+            is_shutting_down: Arc::default(),
+            connection_limit: seats,
+        }
     }
 
     /// The same, with these capabilities declared to servers.
@@ -131,6 +141,8 @@ pub(crate) struct Instance {
     catalog: ArcSwapOption<Catalog>,
     /// What it offered the last time, until it is known what it offers now.
     remembered: ArcSwapOption<Catalog>,
+    /// Whether the manager stops all of its servers now.
+    is_shutting_down: Arc<AtomicBool>,
     manifests: Arc<ManifestStore>,
     status: StatusCell,
     commands: mpsc::Sender<InstanceCommand>,
@@ -464,6 +476,7 @@ impl Instance {
             past_output: process_log::PastOutput::default(),
             catalog: ArcSwapOption::empty(),
             remembered: ArcSwapOption::empty(),
+            is_shutting_down: common.is_shutting_down.clone(),
             manifests: common.manifests.clone(),
             status,
             commands: orders,

@@ -1,5 +1,6 @@
 //! One log line for every change in a server's life that an operator would ask about: who, why, and what happens next.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -127,6 +128,8 @@ impl Instance {
         let reason = reason.as_str();
         if self.is_of_caller() {
             tracing::debug!(target: LIFECYCLE, %server, reason, "a caller's session was closed");
+        } else if self.is_shutting_down.load(Ordering::Relaxed) {
+            tracing::debug!(target: LIFECYCLE, %server, status, "the server was stopped with its manager");
         } else {
             tracing::info!(target: LIFECYCLE, %server, reason, status, next, "the server was stopped");
         }
