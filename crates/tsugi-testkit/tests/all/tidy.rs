@@ -1,5 +1,10 @@
 //! The house rules that a machine can check: the map is true, files say what they are for, nothing personal is committed.
 
+mod names;
+mod prose;
+mod rooms;
+mod source;
+
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
