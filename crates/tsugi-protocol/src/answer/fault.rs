@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::json::RawJson;
 use crate::rpc::{RpcError, code};
 
-/// What went wrong, as a stable word. The command, the log, REST and JSON-RPC all show it.
+/// What went wrong, as a stable word. The command, the log, REST and JSON-RPC all show it. The reference page of errors
+/// is made from the comments of the variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FaultCode {
@@ -20,8 +21,11 @@ pub enum FaultCode {
     InvalidResponse,
     /// The request was not acceptable.
     InvalidRequest,
+    /// No server answers this method.
     MethodNotFound,
+    /// There is no such tool.
     ToolNotFound,
+    /// There is no such resource.
     ResourceNotFound,
     /// The arguments do not fit.
     InvalidParams,
@@ -29,6 +33,7 @@ pub enum FaultCode {
     ExecutionFailed,
     /// A program's own check refused the call.
     CannotExecute,
+    /// There is no such server.
     ServerNotFound,
     /// A server of this name exists already.
     ServerExists,
@@ -40,12 +45,15 @@ pub enum FaultCode {
     ConnectionFailed,
     /// The connection broke while it had the call.
     ConnectionLost,
+    /// The deadline passed.
     Timeout,
     /// Tried as often as allowed; the cause is inside.
     MaxRetriesExceeded,
+    /// The caller may not do this.
     PermissionDenied,
+    /// The caller made too many calls.
     RateLimitExceeded,
-    /// Too much at once.
+    /// Too many calls at once.
     Overloaded,
     /// Larger than a limit.
     TooLarge,
