@@ -166,7 +166,7 @@ impl InstancePool {
 
     /// The number of the instance that asked what this call brings the answer to.
     fn asker(&self, call: &Call) -> Option<u64> {
-        self.asked.get(&*call.params.get_str("requestState")?)
+        self.asked.get(&call.params.get_str("requestState")?)
     }
 
     fn full(&self, most: usize) -> Fault {

@@ -10,7 +10,7 @@ fn check(dialect: SchemaDialect, schema: &Value, written: Value, expected: Value
     let converted = convert_tool("tool", "", schema, dialect);
     let restored = converted.plan.restore(written);
     assert_eq!(restored, expected, "{}", converted.declaration);
-    let validator = Validator::compile(schema, ValidationLimits::default()).unwrap();
+    let validator = Validator::compile(schema, ValidationLimits::default()).expect("the schema compiles");
     assert!(validator.validate(&restored).is_ok(), "{restored}");
 }
 

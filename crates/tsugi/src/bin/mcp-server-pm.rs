@@ -12,6 +12,7 @@ fn main() -> ExitCode {
     let error = match neighbour {
         // `exec` returns only when it fails. The process keeps its id, so signals and supervisors see one program.
         Ok(tsugi) => {
+            #[expect(clippy::disallowed_methods, reason = "no child is started: this process becomes that program")]
             let error = Command::new(&tsugi).arg0("mcp-server-pm").args(std::env::args_os().skip(1)).exec();
             format!("cannot start {}: {error}", tsugi.display())
         }

@@ -186,7 +186,7 @@ fn plans(app: &App, args: &InitArgs, found: Vec<ImportedFile>) -> Result<Vec<Sco
 
 fn plan(app: &App, args: &InitArgs, path: PathBuf, files: Vec<ImportedFile>) -> Result<ScopePlan, CommandFailure> {
     let document = if path.exists() { Some(file::read(&path)?) } else { None };
-    let existing = document.as_ref().map(|document| import::existing(document)).unwrap_or_default();
+    let existing = document.as_ref().map(import::existing).unwrap_or_default();
     let count = existing.count();
     // A file that is replaced counts for nothing, except that the variables in its environment file are not lost.
     let existing = if args.force { existing.without_servers() } else { existing };

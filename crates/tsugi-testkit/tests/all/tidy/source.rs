@@ -24,7 +24,7 @@ impl SourceFile {
         let is_comment = |line: &str| {
             let line = line.trim();
             let is_doc = line.starts_with("///") || line.starts_with("//!");
-            (line.starts_with("//") && !is_doc) || (!is_doc && line.contains("; // "))
+            !is_doc && (line.starts_with("//") || line.contains("; // "))
         };
         self.text.lines().filter(|line| is_comment(line)).count()
     }
