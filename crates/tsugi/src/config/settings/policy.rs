@@ -53,7 +53,7 @@ settings! {
 settings! {
     breaker at "servers[].breaker": "When a server that keeps failing is left alone: its calls then fail at once, until one of them may try again."
     keys {
-        ENABLED: bool = "enabled", FLAG, "true", "Leave it alone at all.";
+        ENABLED: bool = "enabled", FLAG, "true", "Use the breaker.";
     }
     => library BreakerPolicy(reader, section) {
         one FAILURE_THRESHOLD failure_threshold: u32 = "failureThreshold", positive(), "5", "After this many failed calls within `window`, if they are at least half of all calls.";
