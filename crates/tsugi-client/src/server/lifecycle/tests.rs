@@ -78,8 +78,11 @@ async fn stopping_starting_and_restarting_leave_a_line_each() {
     logged.server.restart().await;
     logged.line(Level::INFO, &["the server was stopped", "restart ordered", "starts again now"]).await;
     logged.line(Level::INFO, &["the server is connected"]).await;
+    logged.forget_lines();
     logged.manager.stop().await;
-    logged.line(Level::INFO, &["the server was stopped", "stop ordered"]).await;
+    let lines = logged.lines.lock();
+    let is_news = |(level, text): &(Level, String)| *level <= Level::INFO && text.contains("the server was stopped");
+    assert!(!lines.iter().any(is_news), "the end of the whole manager is not news of each server: {lines:#?}");
 }
 
 #[tokio::test]
