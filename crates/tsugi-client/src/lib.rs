@@ -1,14 +1,15 @@
 //! Keep upstream servers connected and answer calls through them.
 //!
-//! A [`Manager`] holds many servers. Each is a [`InProcessServer`]: a connection that is brought back when it
+//! A [`Manager`] holds many servers. Each is a [`Server`]: a connection that is opened again when it
 //! breaks, a [`Catalog`](catalog::Catalog) of what the server offers, and a stack of layers around its calls.
 //! Everything that answers implements [`Answer`](tsugi_protocol::answer::Answer).
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), tsugi_protocol::answer::Fault> {
-//! use tsugi_client::{Manager, Options, ServerConfig, Target};
-//! let manager = Manager::new(Options::default());
-//! manager.register(ServerConfig::new("time", Target::stdio(tsugi_process::Command::new("mcp-server-time"))))?;
+//! use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
+//! let manager = Manager::new(ManagerOptions::default());
+//! let command = tsugi_process::JobCommand::new("mcp-server-time");
+//! manager.register(ServerConfig::new("time", ConnectTarget::stdio(command)))?;
 //! let result = manager.execute("get_current_time", &serde_json::json!({"timezone": "UTC"})).await;
 //! println!("{:?}", result.text());
 //! # Ok(())

@@ -2,17 +2,17 @@
 //!
 //! ```
 //! use tsugi_protocol::answer::{Answer, Call};
-//! use tsugi_protocol::serve::{Server, Structured, Tool};
+//! use tsugi_protocol::serve::{InProcessServer, StructuredOutput, ToolBuilder};
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Add { a: i64, b: i64 }
 //! #[derive(serde::Serialize, schemars::JsonSchema)]
 //! struct Sum { sum: i64 }
 //!
-//! let server = Server::builder("demo", "1.0.0")
+//! let server = InProcessServer::builder("demo", "1.0.0")
 //!     .title("Demo")
-//!     .tool(Tool::new("add", "Adds two numbers.").read_only().handler(|add: Add, _cx| async move {
-//!         Ok(Structured(Sum { sum: add.a + add.b }))
+//!     .tool(ToolBuilder::new("add", "Adds two numbers.").read_only().handler(|add: Add, _cx| async move {
+//!         Ok(StructuredOutput(Sum { sum: add.a + add.b }))
 //!     }))
 //!     .build();
 //! let reply = server.answer(Call::tool("add", Some(&serde_json::json!({"a": 1, "b": 2}).into())));
