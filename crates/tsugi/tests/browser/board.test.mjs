@@ -225,10 +225,10 @@ test("a task's page has its decisions, its handoffs, its holds with fences, what
     const assignee = drawer.locator(".controls label", { hasText: "Assignee" }).locator("select");
     await assignee.selectOption("Darwin");
     await assignee.locator("option:checked", { hasText: "Darwin" }).waitFor({ state: "attached" });
-    await assignee.selectOption("nobody");
+    await assignee.selectOption("unassigned");
     await drawer.locator(".audit", { hasText: /Assignee\s*Darwin\s*→/ }).waitFor();
     await page.reload();
-    await assignee.locator("option:checked", { hasText: "nobody" }).waitFor({ state: "attached" });
+    await assignee.locator("option:checked", { hasText: "unassigned" }).waitFor({ state: "attached" });
     assertQuiet(page);
     await page.context().close();
   });

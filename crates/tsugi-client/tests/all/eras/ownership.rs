@@ -9,10 +9,12 @@ use rand::RngExt;
 use serde_json::json;
 use tsugi_client::ManagerOptions;
 use tsugi_protocol::answer::{Answer, Call, Caller, Outcome};
+use tsugi_protocol::json::RawJson;
+use tsugi_protocol::mcp::input::{InputResponses, Question};
 use tsugi_testkit::wait;
 
 use super::cell::Cell;
-use super::questions::{answered, form};
+use super::questions::form;
 use super::turns::{legacy, modern, unaskable};
 use crate::outcome::{asked, end_of, text};
 use crate::world::{LIMIT, call, options};
@@ -134,22 +136,15 @@ impl Client<'_> {
         match &outcome {
             Outcome::InputRequired(input) => {
                 self.tally.asked.fetch_add(1, Ordering::Relaxed);
-                let message = message_of(&outcome);
-                if !own.contains(&message) {
-                    eprintln!("{}: {} was asked {message:?}", self.cell.name, self.name);
-                    self.tally.crossed.fetch_add(1, Ordering::Relaxed);
-                }
+                self.check_owner(&outcome, own);
                 if fate == 1 {
                     return input.release.as_ref().unwrap().release();
                 }
-                let mut end = self.cell.outcome(answered(asking.clone(), &outcome, form(&message))).await;
+                let mut end = self.cell.outcome(filled_in(&asking, &outcome)).await;
                 // The question of a session's other call may come with this one.
                 while let Outcome::InputRequired(_) = &end {
-                    let message = message_of(&end);
-                    if !own.contains(&message) {
-                        self.tally.crossed.fetch_add(1, Ordering::Relaxed);
-                    }
-                    end = self.cell.outcome(answered(asking.clone(), &end, form(&message))).await;
+                    self.check_owner(&end, own);
+                    end = self.cell.outcome(filled_in(&asking, &end)).await;
                 }
                 // Its server may have got no answer in time, or a refusal.
                 let Outcome::Complete(_) = &end else { return };
@@ -162,6 +157,31 @@ impl Client<'_> {
             _ => drop(self.tally.refused.fetch_add(1, Ordering::Relaxed)),
         }
     }
+}
+
+impl Client<'_> {
+    /// Counts questions that carry the secret of another client. Two calls of one session may be asked together.
+    fn check_owner(&self, outcome: &Outcome, own: &HashSet<String>) {
+        for message in messages_of(outcome).iter().filter(|message| !own.contains(*message)) {
+            eprintln!("{}: {} was asked {message:?}", self.cell.name, self.name);
+            self.tally.crossed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn messages_of(outcome: &Outcome) -> Vec<String> {
+    let message = |question: &Question| question.params_object().get_str("message").unwrap().into_owned();
+    asked(outcome).questions().iter().map(message).collect()
+}
+
+/// The call again, with every question answered by the secret that it carries.
+fn filled_in(call: &Call, outcome: &Outcome) -> Call {
+    let asked = asked(outcome);
+    let mut answers = InputResponses::default();
+    for (question, message) in asked.questions().iter().zip(messages_of(outcome)) {
+        answers.add(&question.key, &RawJson::from(form(&message)));
+    }
+    call.clone().retry_with(Some(&answers.finish()), asked.state.as_deref())
 }
 
 /// Eight clients on one server: without a key, with one key, with their own keys, and legacy sessions.
