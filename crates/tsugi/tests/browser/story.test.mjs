@@ -317,9 +317,9 @@ test("two windows move one task at once: one wins, the other is told, and nothin
     await second.getByLabel("Title").fill("Choose no payment provider");
     await first.getByRole("button", { name: "Save" }).click();
     await first.getByRole("heading", { name: "Choose two payment providers" }).waitFor();
-    await second.getByText("Somebody changed this task while you edit it.").waitFor();
+    await second.getByText("This task was changed while you edit it.").waitFor();
     await second.getByRole("button", { name: "Save" }).click();
-    await second.getByText("Somebody was faster").waitFor();
+    await second.getByText("There is a newer version").waitFor();
     await second.getByRole("cell", { name: "Choose two payment providers" }).waitFor();
     await inspect(second, "task-conflict");
     await second.getByRole("button", { name: "Keep the current version" }).click();
