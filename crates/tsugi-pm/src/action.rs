@@ -347,7 +347,7 @@ fn repeat<T: DeserializeOwned>(earlier: &RememberedAnswer, args_hash: &str, key:
 fn args_hash<A: Action>(action: &A) -> Result<String, PmFault> {
     let mut arguments = serde_json::to_value(action).map_err(|error| PmFault::internal(error.to_string()))?;
     if let Value::Object(fields) = &mut arguments {
-        // The key itself is no part of what must be the same.
+        // The key itself is left out of the comparison.
         fields.remove("idempotency_key");
     }
     Ok(hex_digest(arguments.to_string().as_bytes()))
