@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::budget::charge;
+use super::budget::{self, charge};
 use super::node::{MeteredJson, MeteredNode};
 use crate::pointer::JsonPointer;
 
@@ -32,7 +32,8 @@ const BACKTRACKS: usize = 10_000;
 /// A compiled pattern. The library's own engine does the matching, in a validator that has only this keyword,
 /// because it knows how ECMA-262 patterns differ from Rust's.
 struct PatternEngine {
-    validator: jsonschema::Validator,
+    // The same representation as the schema's own validator: another one would compile the whole library twice.
+    validator: jsonschema::Validator<MeteredJson>,
     cost: PatternCost,
 }
 
@@ -134,8 +135,13 @@ impl PatternCache {
 
 /// Why a pattern cannot be used; alone when those before it took nothing away from it.
 fn reason(text: &str, is_alone: bool) -> String {
-    let is_pattern = jsonschema::options().should_validate_formats(true).build(&json!({"format": "regex"}));
-    if !is_pattern.is_ok_and(|format| format.is_valid(&json!(text))) {
+    let format =
+        jsonschema::options_for::<MeteredJson>().should_validate_formats(true).build(&json!({"format": "regex"}));
+    // A look at the text alone: its length is bounded already, so the budget is not.
+    let look = |format: jsonschema::Validator<MeteredJson>| {
+        budget::run(u64::MAX, 1, || format.is_valid(MeteredNode(&json!(text)))).unwrap_or(false)
+    };
+    if !format.is_ok_and(look) {
         return "the pattern is not a regular expression".to_owned();
     }
     match is_alone {
@@ -191,8 +197,11 @@ pub(super) fn backtracking(size: usize) -> PatternOptions<jsonschema::FancyRegex
     PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS).size_limit(size).dfa_size_limit(size.min(CACHE))
 }
 
-fn build<E>(schema: &Value, options: PatternOptions<E>) -> Result<jsonschema::Validator, ValidationError<'static>> {
-    jsonschema::options().with_pattern_options(options).build(schema)
+fn build<E>(
+    schema: &Value,
+    options: PatternOptions<E>,
+) -> Result<jsonschema::Validator<MeteredJson>, ValidationError<'static>> {
+    jsonschema::options_for::<MeteredJson>().with_pattern_options(options).build(schema)
 }
 
 /// The keyword as the library asks it.
@@ -210,7 +219,7 @@ impl PatternEngine {
             PatternCost::Large(work) => length.saturating_mul(work),
             PatternCost::Backtracking => length.saturating_mul(16).saturating_add(256),
         });
-        self.validator.is_valid(value)
+        self.validator.is_valid(MeteredNode(value))
     }
 }
 
