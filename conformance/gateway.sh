@@ -16,7 +16,7 @@ mkdir -p "$out"
 out="$(cd "$out" && pwd)"
 export XDG_STATE_HOME="$out/state" TSUGI_LOG=error
 # What an earlier run found out about servers and keys says nothing about this one.
-rm -rf "$XDG_STATE_HOME"
+rm -rf "$XDG_STATE_HOME" "$out/unexpected.txt"
 started=()
 status=0
 # What a legacy wire cannot carry to a modern client; conformance/write-page.py gives the reasons.
@@ -79,7 +79,11 @@ cell() { # WIRE ERA FACE VERSION
   code=$?
   printf '%-6s %-7s %-17s %s  %s\n' "$1" "$2" "$face" "$4" "$(tail -1 "$out/run.log")"
   if [ "$code" = 2 ]; then exit 2; fi
-  [ "$code" = 0 ] || status=1
+  if [ "$code" != 0 ]; then
+    status=1
+    # Kept in a file too: `./test` prints it again at its end, where a reader looks first.
+    grep '^UNEXPECTED' "$out/run.log" | sed "s#^#$1 $2 $face $4: #" | tee -a "$out/unexpected.txt"
+  fi
 }
 
 for wire in stdio http each; do
@@ -91,7 +95,10 @@ for wire in stdio http each; do
       legacy) versions="2026-07-28" ;;
       modern) versions="2025-11-25" ;;
     esac
-    begin "$wire" "$era" || exit 1
+    if ! begin "$wire" "$era"; then
+      echo "$wire $era: the gateway did not start: $(tail -3 "$out/gateway.log")" | tee -a "$out/unexpected.txt"
+      exit 1
+    fi
     for face in one all; do
       for version in $versions; do cell "$wire" "$era" "$face" "$version"; done
     done
