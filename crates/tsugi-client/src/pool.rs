@@ -18,7 +18,7 @@ use tsugi_protocol::mcp::{AskableInputs, ClientCapabilities, Era};
 
 use crate::config::{InstancePolicy, StartPolicy};
 use crate::connection::era_cache::{EraCache, KnownEra};
-use crate::server::{Instance, InstanceRole, ManagerShared};
+use crate::server::{Instance, InstanceRole, ManagerShared, ServerStatus};
 use member::{InstanceLease, PoolMember};
 use questions::QuestionOwners;
 
@@ -89,13 +89,15 @@ impl InstancePool {
         }))
     }
 
-    /// How many run, and how many calls they have.
-    pub(crate) fn load(&self) -> (usize, usize) {
+    /// Adds how many run, how many calls they have, and how many of those wait for input.
+    pub(crate) fn add_to_status(&self, status: &mut ServerStatus) {
         let more = self.more.lock();
-        let all = more.iter().map(|slot| &slot.member).chain([&self.first]);
-        all.fold((0, 0), |(running, calls), instance| {
-            (running + usize::from(instance.is_running()), calls + instance.calls())
-        })
+        (status.instances, status.in_flight, status.parked) = (0, 0, 0);
+        for member in more.iter().map(|slot| &slot.member).chain([&self.first]) {
+            status.instances += usize::from(member.is_running());
+            status.in_flight += member.calls();
+            status.parked += member.parked();
+        }
     }
 
     /// Stops all instances but the first and waits until they are gone.
@@ -122,6 +124,8 @@ impl InstancePool {
             InstancePolicy::Shared => Ok(self.first.lease()),
             InstancePolicy::PerSession if !call.caller.has_identity() => Err(self.nobodys()),
             InstancePolicy::PerSession => self.of_session(InstanceOwner::of(call), self.asker(call)),
+            InstancePolicy::Auto if !self.first.instance().asks() => Ok(self.first.lease()),
+            InstancePolicy::Auto => Ok(self.least_busy(call, self.first.instance().config.max_connections)),
             InstancePolicy::Pool(most) => Ok(self.least_busy(call, most)),
         }
     }
@@ -176,8 +180,8 @@ impl InstancePool {
         fault.with_hint("raise `maxConnections`")
     }
 
-    /// The instance with the fewest calls; a new one while all have some and there may be more. An answer to a
-    /// question goes to the one that asked.
+    /// The instance with the fewest calls, parked ones included: they hold its turn. A new one while all have some and
+    /// there may be more. An answer to a question goes to the one that asked.
     fn least_busy(&self, call: &Call, most: usize) -> InstanceLease {
         let mut more = self.more.lock();
         if let Some(number) = self.asker(call) {
@@ -185,9 +189,9 @@ impl InstancePool {
             return asked.unwrap_or(&self.first).lease();
         }
         let all = more.iter().map(|slot| &slot.member).chain([&self.first]);
-        let least = all.min_by_key(|instance| (instance.calls(), instance.number())).unwrap_or(&self.first);
+        let least = all.min_by_key(|instance| (instance.burden(), instance.number())).unwrap_or(&self.first);
         // The first instance is not in `more`, but counts.
-        if least.calls() == 0 || more.len() + 1 >= most {
+        if least.burden() == 0 || more.len() + 1 >= most {
             return least.lease();
         }
         let member = self.start(None);

@@ -35,7 +35,7 @@ use crate::catalog::{Catalog, ListSelection, OmittedEntry};
 use crate::config::{ManagerOptions, ServerConfig};
 use crate::connection::ServerConnection;
 use crate::connection::context::{ConnectionContext, OutputNoise};
-use crate::connection::era_cache::EraCache;
+use crate::connection::era_cache::{AskingRecord, EraCache};
 use crate::connection::notice::NoticeInbox;
 use crate::connection::parked::ParkedCalls;
 use crate::connection::state::ConnectionState;
@@ -261,9 +261,10 @@ impl Server {
             status.pid = Some(newest.pid);
             status.tier = Some(newest.tier);
         }
-        status.parked = self.instance.context.parked.len();
+        status.parked = self.instance.parked();
+        status.asks = self.instance.asks();
         if let Some(pool) = &self.pool {
-            (status.instances, status.in_flight) = pool.load();
+            pool.add_to_status(&mut status);
         }
         if let Some(sessions) = &self.caller_sessions {
             sessions.add_to_status(&mut status);
@@ -459,6 +460,7 @@ impl Instance {
             notices,
             noise: OutputNoise::default(),
             roots: Mutex::default(),
+            asking: AskingRecord::open(&common.memory, &config.target),
         };
         let changes = changes.unwrap_or_else(|| broadcast::channel(CHANGES).0);
         // The transport is what the target says until a fallback proves otherwise.
@@ -536,7 +538,17 @@ impl Instance {
 
     /// Whether a resource is watched or a call waits for input.
     pub(crate) fn is_watched(&self) -> bool {
-        !self.watches.uris().is_empty() || self.context.parked.len() > 0
+        !self.watches.uris().is_empty() || self.parked() > 0
+    }
+
+    /// How many calls wait for input.
+    pub(crate) fn parked(&self) -> usize {
+        self.context.parked.len()
+    }
+
+    /// Whether the server has asked questions without saying which call they belong to, in this run or an earlier one.
+    pub(crate) fn asks(&self) -> bool {
+        self.context.asking.is_known()
     }
 
     /// The identity of the server, as far as it is known without connecting it.

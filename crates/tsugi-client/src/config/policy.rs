@@ -157,6 +157,8 @@ pub enum InstancePolicy {
     Shared,
     /// One for each caller's session, so that what a server remembers of one is never shown to another.
     PerSession,
+    /// One, until it turns out to ask questions: then equal ones share the calls, up to the limit of connections.
+    Auto,
     /// Up to so many equal ones that share the calls.
     Pool(usize),
 }

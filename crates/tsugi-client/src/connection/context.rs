@@ -14,6 +14,7 @@ use tsugi_protocol::mcp::input::Question;
 use tsugi_protocol::mcp::{Era, tool};
 use tsugi_protocol::rpc::{RpcError, RpcRequest, RpcResponse, code};
 
+use super::era_cache::AskingRecord;
 use super::notice::{NoticeInbox, ServerNotice};
 use super::parked::{OpenQuestion, ParkedCall, ParkedCalls, ParkedRest};
 use crate::config::ManagerOptions;
@@ -31,6 +32,7 @@ pub(crate) struct ConnectionContext {
     pub(crate) noise: OutputNoise,
     /// The roots of the only caller of these connections, once it has reported a change; `None` when callers share them.
     pub(crate) roots: Mutex<Option<RawJson>>,
+    pub(crate) asking: AskingRecord,
 }
 
 /// A question that is not put to a caller.
@@ -233,6 +235,7 @@ impl ConnectionContext {
 mod tests {
     use super::*;
     use crate::config::{ConnectTarget, ServerConfig};
+    use crate::connection::era_cache::EraCache;
     use std::sync::Arc;
     use tsugi_process::JobCommand;
     use tsugi_protocol::answer::CompletedResult;
@@ -254,6 +257,7 @@ mod tests {
             notices: Arc::default(),
             noise,
             roots: Mutex::default(),
+            asking: AskingRecord::open(&Arc::new(EraCache::open(None)), &config.target),
         }
     }
 

@@ -1,6 +1,8 @@
-//! The era and framing of each server, cached on disk so that the next start need not find out.
+//! The era and framing of each server and whether it asks, cached on disk so that the next start need not find out.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -70,8 +72,13 @@ impl EraCache {
 
     /// Remembers an entry. If it cannot be written, the next start finds out again.
     pub(crate) fn set(&self, target: &ConnectTarget, known: KnownEra) {
-        let Some(key) = fingerprint(target) else { return };
-        let fresh = (key, known.text());
+        if let Some(key) = fingerprint(target) {
+            self.insert(key, known.text());
+        }
+    }
+
+    fn insert(&self, key: String, value: String) {
+        let fresh = (key, value);
         let text = {
             let mut known = self.known.lock();
             // Spares the disk at every start.
@@ -104,6 +111,36 @@ impl EraCache {
             .and_then(|()| std::fs::rename(&temporary, file));
         if let Err(error) = written {
             tracing::debug!(%error, "the cache of eras could not be written");
+        }
+    }
+}
+
+/// Whether a server asks questions without saying which call they belong to. It outlives connections and runs.
+#[derive(Debug)]
+pub(crate) struct AskingRecord {
+    is_known: AtomicBool,
+    /// An entry of its own: one that was found wrong about the era is still right about this.
+    key: Option<String>,
+    cache: Arc<EraCache>,
+}
+
+impl AskingRecord {
+    pub(crate) fn open(cache: &Arc<EraCache>, target: &ConnectTarget) -> Self {
+        let key = fingerprint(target).map(|key| format!("{key} asks"));
+        let is_known = key.as_ref().is_some_and(|key| cache.known.lock().iter().any(|(known, _)| known == key));
+        Self { is_known: is_known.into(), key, cache: cache.clone() }
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known.load(Relaxed)
+    }
+
+    pub(crate) fn set_known(&self) {
+        // Spares the disk with every further question.
+        if !self.is_known.swap(true, Relaxed)
+            && let Some(key) = &self.key
+        {
+            self.cache.insert(key.clone(), "yes".to_owned());
         }
     }
 }
@@ -167,6 +204,24 @@ mod tests {
         memory.forget(&target);
         assert_eq!(memory.get(&target), None);
         assert!(!std::fs::read_to_string(path.join(FILE)).unwrap().contains("hunter2"));
+    }
+
+    #[test]
+    fn a_server_that_asked_is_known_to_ask_in_the_next_run_even_when_its_era_was_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Arc::new(EraCache::open(Some(&dir.path().to_owned())));
+        let target = ConnectTarget::stdio(JobCommand::new("server"));
+        let record = AskingRecord::open(&open(), &target);
+        assert!(!record.is_known());
+        record.set_known();
+        assert!(record.is_known());
+        let cache = open();
+        cache.set(&target, KnownEra::of(Era::Legacy));
+        cache.forget(&target);
+        cache.set(&target, KnownEra::of(Era::Modern));
+        assert!(AskingRecord::open(&open(), &target).is_known());
+        assert_eq!(open().get(&target), Some(KnownEra::of(Era::Modern)));
+        assert!(!AskingRecord::open(&open(), &ConnectTarget::stdio(JobCommand::new("other"))).is_known());
     }
 
     #[test]

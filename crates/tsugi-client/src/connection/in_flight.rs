@@ -188,6 +188,12 @@ impl CallTable {
         *self.level.lock() = None;
     }
 
+    /// Makes calls take turns from now on, and remembers that the server asks.
+    pub(super) fn begin_turns(&self) {
+        self.turnstile.turn_on();
+        self.context.asking.set_known();
+    }
+
     /// How this call may run beside others; `None` when it needs no turn.
     fn turn_kind(&self, call: &Call) -> Option<TurnKind> {
         if !self.turnstile.is_on() || !call.method.may_ask() {
@@ -225,8 +231,8 @@ impl CallTable {
         // An open question is given up after this time, so a turn will be free.
         fault.retry_after_ms = Some(self.context.options.input_patience.as_millis() as u64);
         fault.with_hint(
-            "this server asks questions, so calls that may be asked take turns; \
-             give it `instances: per-session` or a pool (`instances: {pool: 4}`) to serve callers side by side",
+            "this server asks questions, so calls that may be asked take turns; give it `instances: auto`, \
+             `instances: per-session` or a pool (`instances: {pool: 4}`) to serve callers side by side",
         )
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn route_question<W: CallWire>(wire: &Arc<W>, request: RpcRequest, cl
 /// it gets its turn now, so that no other call comes between.
 fn begin_turns<W: CallWire>(wire: &Arc<W>, key: u64) -> Option<TurnPermit> {
     let table = wire.table();
-    table.turnstile.turn_on();
+    table.begin_turns();
     let (_, call) = askable_calls(wire).into_iter().find(|(other, _)| *other == key)?;
     table.ledger.set_asks(&call);
     table.turnstile.adopt(QuestionClient::of(key, &call))
@@ -85,7 +85,7 @@ fn begin_turns<W: CallWire>(wire: &Arc<W>, key: u64) -> Option<TurnPermit> {
 /// Refuses a question that several clients' calls may have caused. From now on such calls take turns.
 fn refuse_unclear<W: CallWire>(wire: &Arc<W>, request: RpcRequest) {
     let table = wire.table();
-    table.turnstile.turn_on();
+    table.begin_turns();
     let calls = askable_calls(wire);
     tracing::warn!(
         server = %table.context.server, method = %request.method, calls = calls.len(),

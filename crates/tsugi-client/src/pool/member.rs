@@ -47,6 +47,16 @@ impl PoolMember {
         self.calls.load(SeqCst)
     }
 
+    /// Calls that wait for input. Their leases ended with the question.
+    pub(super) fn parked(&self) -> usize {
+        self.instance.parked()
+    }
+
+    /// The calls that a further one may have to wait for.
+    pub(super) fn burden(&self) -> usize {
+        self.calls() + self.parked()
+    }
+
     pub(super) fn is_running(&self) -> bool {
         self.instance.is_live()
     }

@@ -117,14 +117,51 @@ async fn an_answer_goes_to_the_instance_that_asked() {
     let caller = Caller::local();
     let (one, two) = futures_util::join!(world.call(&caller, "ask", json!({})), world.call(&caller, "ask", json!({})));
     for outcome in [two, one] {
-        let Outcome::InputRequired(asked) = outcome else { panic!("{outcome:?}") };
-        let key = asked.requests.as_ref().map(|requests| requests.key(requests.members()[0]).into_owned()).unwrap();
-        let answers = json!({key: {"action": "accept", "content": {"name": "Ann"}}});
-        let mut call =
-            Call::tool("ask", Some(&json!({}).into())).retry_with(Some(&answers.into()), asked.state.as_deref());
-        call.meta = RequestMeta::of_client(ManagerOptions::default().profile);
-        let outcome = world.server.answer(call).outcome().await;
+        let outcome = answered(&world, outcome).await;
         assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");
+    }
+}
+
+/// Answers what an outcome asks for.
+async fn answered(world: &World, outcome: Outcome) -> Outcome {
+    let Outcome::InputRequired(asked) = outcome else { panic!("{outcome:?}") };
+    let key = asked.requests.as_ref().map(|requests| requests.key(requests.members()[0]).into_owned()).unwrap();
+    let answers = json!({key: {"action": "accept", "content": {"name": "Ann"}}});
+    let mut call = Call::tool("ask", Some(&json!({}).into())).retry_with(Some(&answers.into()), asked.state.as_deref());
+    call.meta = RequestMeta::of_client(ManagerOptions::default().profile);
+    world.server.answer(call).outcome().await
+}
+
+#[tokio::test]
+async fn one_instance_is_enough_until_it_asks_and_then_each_open_question_has_its_own() {
+    let world = world(|config| (config.instances, config.max_connections) = (InstancePolicy::Auto, 3)).await;
+    let caller = Caller::local();
+    let calls = (0..4).map(|_| world.call(&caller, "sleep", json!({"ms": 50})));
+    futures_util::future::join_all(calls).await;
+    assert_eq!(world.scripted.journal().launches(), 1, "a server that does not ask needs no second instance");
+    assert!(!world.server.status().asks);
+    let first = world.call(&caller, "ask", json!({})).await;
+    assert!(world.server.status().asks);
+    // On one instance these would wait for the turn that the open question holds.
+    let (second, third) = (world.call(&caller, "ask", json!({})).await, world.call(&caller, "ask", json!({})).await);
+    let status = world.server.status();
+    assert_eq!((status.instances, status.parked, world.scripted.journal().launches()), (3, 3, 3));
+    for outcome in [third, first, second] {
+        let outcome = answered(&world, outcome).await;
+        assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");
+    }
+    assert_eq!(world.server.status().parked, 0);
+}
+
+#[tokio::test]
+async fn a_pool_gives_no_call_to_an_instance_whose_turn_an_open_question_holds() {
+    let world = world(|config| config.instances = InstancePolicy::Pool(2)).await;
+    let caller = Caller::local();
+    let first = world.call(&caller, "ask", json!({})).await;
+    let second = world.call(&caller, "ask", json!({})).await;
+    assert_eq!(world.server.status().instances, 2);
+    for outcome in [second, first] {
+        assert!(matches!(answered(&world, outcome).await, Outcome::Complete(_)));
     }
 }
 

@@ -97,7 +97,7 @@ impl CallerSessions {
             matches!(config.target, ConnectTarget::Http(_) | ConnectTarget::StreamableHttp(_) | ConnectTarget::Sse(_));
         // The first connection is one of those there may be.
         let most = config.max_connections.saturating_sub(1);
-        (is_cheap && config.instances == InstancePolicy::Shared && most > 0).then(|| {
+        (is_cheap && matches!(config.instances, InstancePolicy::Shared | InstancePolicy::Auto) && most > 0).then(|| {
             Self(Arc::new(CallerSessionTable {
                 first: first.clone(),
                 usual: usual.clone(),

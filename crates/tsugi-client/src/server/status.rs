@@ -44,6 +44,8 @@ pub struct ServerStatus {
     pub waiting: usize,
     /// How many of it run.
     pub instances: usize,
+    /// It has asked questions without saying which call they belong to, so calls that may be asked take turns.
+    pub asks: bool,
     /// Why it is left alone after failures, while it is.
     pub left_alone: Option<String>,
     /// It was stopped by order: calls do not start it.
@@ -111,6 +113,7 @@ impl StatusCell {
             parked: 0,
             waiting: 0,
             instances: 0,
+            asks: false,
             left_alone: None,
             is_held: false,
             cache: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tsugi_client::ServerStatus;
+use tsugi_client::config::InstancePolicy;
 use tsugi_protocol::answer::Fault;
 
 use super::input::duration;
@@ -65,6 +66,8 @@ struct ServerDiagnosis {
     noise: Vec<String>,
     fault: Option<Fault>,
     cause: Option<FailureCause>,
+    /// It asks questions, and all callers share its one instance.
+    takes_turns: bool,
     /// The installed interpreter, if the server requires another version.
     installed: Option<String>,
     fixed: Option<String>,
@@ -99,6 +102,7 @@ pub(crate) async fn run(app: &App, args: &DoctorArgs) -> Result<CommandExit, Com
         examined.iter_mut().for_each(|one| one.repair(&loaded));
     }
     let mut house = check_secrets(&loaded, args.fix);
+    house.extend(examined.iter().filter_map(ServerDiagnosis::turns_note));
     // With servers named, the user does not want to hear of others.
     if args.servers.is_empty() {
         house.extend(dormant_servers(&loaded));
@@ -153,6 +157,7 @@ fn examine(
     let evidence = ServerEvidence { settings, environment, fault: fault.as_ref(), stderr: &stderr, noise: &noise };
     let cause = evidence.diagnose();
     let status = server.map(|server| server.status());
+    let takes_turns = settings.instances == InstancePolicy::Shared && status.as_ref().is_some_and(|status| status.asks);
     let (target, program) = (settings.shown_target(), program(app, settings));
     ServerDiagnosis {
         name: settings.name.clone(),
@@ -165,6 +170,7 @@ fn examine(
         noise,
         fault,
         cause,
+        takes_turns,
         installed: None,
         fixed: None,
     }
@@ -204,6 +210,16 @@ fn dormant_servers(loaded: &LoadedConfig) -> impl Iterator<Item = String> {
 impl ServerDiagnosis {
     fn is_usable(&self) -> bool {
         self.fault.is_none()
+    }
+
+    fn turns_note(&self) -> Option<String> {
+        self.takes_turns.then(|| {
+            format!(
+                "{} asks questions, so calls that may be asked take turns; `instances: auto`, `instances: per-session` \
+                 or a pool (`instances: {{pool: 4}}`) in its entry serves callers side by side",
+                self.name
+            )
+        })
     }
 
     fn repair(&mut self, loaded: &LoadedConfig) {

@@ -199,7 +199,8 @@ pub(crate) fn instances_word(text: &str) -> ParseResult<InstancePolicy> {
     match text {
         "shared" => Ok(InstancePolicy::Shared),
         "per-session" => Ok(InstancePolicy::PerSession),
-        _ => expected("`shared`, `per-session`, or a map such as `{pool: 4}`"),
+        "auto" => Ok(InstancePolicy::Auto),
+        _ => expected("`shared`, `per-session`, `auto`, or a map such as `{pool: 4}`"),
     }
 }
 

@@ -183,6 +183,8 @@ fn the_schema_refuses_what_the_reader_refuses() {
     for (text, is_valid) in [
         ("servers: [{name: a, command: c, timeout: 30s, restart: never, sandbox: {net: none}}]", true),
         ("servers: {a: {url: 'http://h/', transport: sse, breaker: off, instances: {pool: 3}}}", true),
+        ("servers: {a: {command: c, instances: auto}}", true),
+        ("servers: {a: {command: c, instances: automatic}}", false),
         ("gateway: {limits: {maxBodySize: 4MiB}, auth: {keys: [{name: k, key: '${K}', perMinute: 5}]}}", true),
         ("options: {timeout: '${T}', cache: on, validate: {results: off}}", true),
         ("servers: [{name: a, comand: c}]", false),

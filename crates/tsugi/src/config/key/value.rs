@@ -46,7 +46,7 @@ pub(crate) const MEMORY_SIZE: ValueType<MemorySize> = plain(SchemaShape::Size, p
 pub(crate) const SANDBOX_WORD: ValueType<SandboxPolicy> =
     plain(SchemaShape::WordsOrTable(&["off", "default"], "servers[].sandbox"), parse::sandbox_word);
 pub(crate) const INSTANCES_WORD: ValueType<InstancePolicy> =
-    plain(SchemaShape::WordsOrTable(&["shared", "per-session"], "servers[].instances"), parse::instances_word);
+    plain(SchemaShape::WordsOrTable(&["shared", "per-session", "auto"], "servers[].instances"), parse::instances_word);
 
 /// `stdio` is a word for servers that are programs, which have no transport of this type.
 const TRANSPORTS: &[&str] =

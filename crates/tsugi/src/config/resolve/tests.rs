@@ -274,7 +274,7 @@ fn mistakes_of_a_server_are_pointed_at() {
         (&format!("{target}timeout: 0"), "4:14", "longer than zero"),
         (&format!("{target}restart: always"), "4:14", "expected one of on-failure, never"),
         (&format!("{target}instances: {{pool: 0}}"), "4:23", "at least 1"),
-        (&format!("{target}instances: many"), "4:16", "`shared`, `per-session`"),
+        (&format!("{target}instances: many"), "4:16", "`shared`, `per-session`, `auto`"),
         (&format!("{target}sandbox: {{net: some}}"), "4:20", "expected one of none, loopback, all"),
         (&format!("{target}tools: {{read: {{timout: 1}}}}"), "4:20", "did you mean `timeout`?"),
         (&format!("{target}retryPolicy: {{initialDelay: 5s, maxDelay: 1s}}"), "4:37", "`maxDelay` is shorter"),

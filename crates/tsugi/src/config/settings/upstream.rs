@@ -51,7 +51,7 @@ settings! {
         hand BREAKER breaker: Option<BreakerPolicy> = "breaker", by_hand(SwitchOrTable("servers[].breaker")), "on", "Whether it is left alone for a while when it keeps failing.", policy::breaker(reader, section.get(&server::BREAKER));
         one RESTART restart: RestartPolicy = "restart", keyword(), "on-failure", "Whether a program that died is started again.";
         one START start: StartPolicy = "start", keyword(), "eager", "Whether the server is started at once or with its first call.";
-        custom INSTANCES instances: InstancePolicy = "instances", INSTANCES_WORD, "shared", "How many instances of it run.", instances(reader, section);
+        custom INSTANCES instances: InstancePolicy = "instances", INSTANCES_WORD, "shared", "How many instances of it run: `shared` one for all callers, `per-session` one for each session, `auto` one and, once it has asked a question, up to `maxConnections` that share the calls.", instances(reader, section);
         #[serde(serialize_with = "optional_milliseconds")]
         maybe IDLE_TIMEOUT idle_timeout: Duration = "idleTimeout", POSITIVE_DURATION, "", "Stop an instance that was not used for this long; the next call starts it again.";
         one MAX_CONNECTIONS max_connections: usize = "maxConnections", positive(), "10", "Connections to it at most; the one unused for longest is closed for a new one.";

@@ -297,3 +297,21 @@ fn a_project_server_without_a_place_for_its_database() {
     let (found, _) = examine_with(&world, json!({"name": "s", "command": program, "args": args}), &[], &[]);
     assert_eq!(found["cause"], "pm-cannot-start", "{found:#}");
 }
+
+#[test]
+fn a_server_that_has_asked_is_reported_with_what_serves_callers_side_by_side() {
+    let scripted = Scripted::new(Script::legacy());
+    let mut server = entry("s", &scripted);
+    let world = World::with_servers(json!([server]));
+    let notes = |world: &World| world.run(&["doctor", "--json"]).expect(0).json()["notes"].clone();
+    assert_eq!(notes(&world), json!([]), "it has not asked yet");
+    world.run(&["call", "s/ask"]).expect(0);
+    let note = notes(&world)[0].as_str().unwrap_or_default().to_owned();
+    assert!(note.starts_with("s asks questions") && note.contains("`instances: auto`"), "{note}");
+    assert!(world.run(&["doctor"]).expect(0).stderr.contains(&note));
+    for cure in [json!("auto"), json!("per-session"), json!({"pool": 2})] {
+        server["instances"] = cure;
+        world.write("tsugi.json", &json!({"servers": [server]}).to_string());
+        assert_eq!(notes(&world), json!([]), "{server}");
+    }
+}
