@@ -1,5 +1,6 @@
 //! `tsugi import`: the servers of other programs, as one configuration of ours.
 
+pub(super) mod env_file;
 mod git_ignore;
 
 use std::path::{Path, PathBuf};
@@ -10,15 +11,14 @@ use crate::app::App;
 use crate::cli::NoServerFlags;
 use crate::config::adapter::write::{ExistingServers, ImportOutput, SECRETS_FILE, write};
 use crate::config::adapter::{self, ClientProgram, ImportContext, ImportedFile};
-use crate::config::document::{ConfigDocument, ConfigNode};
+use crate::config::file as config_file;
 use crate::config::key::schema;
 use crate::config::problem::ConfigProblem;
-use crate::config::settings::root;
-use crate::config::{env, file as config_file};
 use crate::failure::CommandFailure;
 use crate::output::OutputFormat;
 use crate::report::exit::CommandExit;
 use crate::{atomic_file, backup};
+use env_file::EnvFile;
 use git_ignore::IgnoreOutcome;
 
 const EXAMPLES: &str = "\
@@ -188,28 +188,27 @@ fn print(app: &App, output: &ImportOutput) -> Result<(), CommandFailure> {
 /// Writes the configuration to a file that is not there, or that may be replaced.
 fn write_file(app: &App, path: &Path, output: &ImportOutput, force: bool) -> Result<ImportFiles, CommandFailure> {
     let path = app.context.directory.join(path);
-    let secrets = path.with_file_name(SECRETS_FILE);
+    let secrets = EnvFile::beside(&path)?;
     if !force {
         refuse_existing(&path)?;
         // The secrets file is in the way only if there is something to put into it.
-        output.secrets.iter().take(1).try_for_each(|_| refuse_existing(&secrets))?;
+        output.secrets.iter().take(1).try_for_each(|_| refuse_existing(secrets.path()))?;
     } else if let Ok(document) = config_file::read(&path) {
         // A file that cannot be parsed has no servers to compare, and is kept as a `.bak` anyway.
-        refuse_smaller(&path, existing(&document).count(), output.servers.len())?;
+        let count = ExistingServers::of(&document, Default::default()).count();
+        refuse_smaller(&path, count, output.servers.len())?;
     }
-    save(app, &path, &output.yaml, output)
+    save(app, &path, &output.yaml, output, &secrets)
 }
 
-/// The servers of a configuration, with the variables that stand in its environment file.
-pub(super) fn existing(document: &ConfigDocument) -> ExistingServers {
-    let named = document.root.get(root::ENV_FILE.name).and_then(ConfigNode::text).unwrap_or(SECRETS_FILE);
-    // A missing environment file has no variables whose names could clash.
-    let text = std::fs::read_to_string(document.source.path.with_file_name(named)).unwrap_or_default();
-    ExistingServers::of(document, env::read_file(&text).unwrap_or_default())
-}
-
-/// Writes a configuration and its secrets beside it. A file that is replaced is kept as a `.bak`.
-pub(super) fn save(app: &App, path: &Path, text: &str, output: &ImportOutput) -> Result<ImportFiles, CommandFailure> {
+/// Writes a configuration, and adds its secrets to its environment file. A file that is replaced is kept as a `.bak`.
+pub(super) fn save(
+    app: &App,
+    path: &Path,
+    text: &str,
+    output: &ImportOutput,
+    env_file: &EnvFile,
+) -> Result<ImportFiles, CommandFailure> {
     let unwritable = |path: &Path| {
         let path = path.to_owned();
         move |error: std::io::Error| atomic_file::unwritable(&path, &error)
@@ -218,11 +217,11 @@ pub(super) fn save(app: &App, path: &Path, text: &str, output: &ImportOutput) ->
         std::fs::create_dir_all(directory).map_err(unwritable(directory))?;
     }
     // The secrets first: a configuration whose environment file is missing cannot be read.
-    let secrets = path.with_file_name(SECRETS_FILE);
-    if let Some(content) = output.secrets_text() {
-        atomic_file::write_private(&secrets, content.expose().as_bytes()).map_err(unwritable(&secrets))?;
+    let secrets = env_file.path();
+    if let Some(content) = env_file.with(&output.secrets)? {
+        env_file.write(&content)?;
         app.output.message(|paint| paint.faint(format!("wrote {} (readable by you alone)", secrets.display())));
-        report_ignored(app, &secrets);
+        report_ignored(app, secrets);
     }
     if let Ok(old) = std::fs::read(path) {
         let copy = backup::beside(path);
@@ -231,7 +230,7 @@ pub(super) fn save(app: &App, path: &Path, text: &str, output: &ImportOutput) ->
     }
     atomic_file::replace(path, text.as_bytes()).map_err(unwritable(path))?;
     app.output.message(|paint| paint.faint(format!("wrote {}", path.display())));
-    Ok(ImportFiles { file: path.to_owned(), secrets: (!output.secrets.is_empty()).then_some(secrets) })
+    Ok(ImportFiles { file: path.to_owned(), secrets: (!output.secrets.is_empty()).then(|| secrets.to_owned()) })
 }
 
 /// The text of a new configuration, with the comment that lets editors complete and check it.
@@ -252,14 +251,17 @@ pub(super) fn save_schema(app: &App, config: &Path) -> Result<(), CommandFailure
 
 /// Keeps the secrets out of a repository, and says so.
 fn report_ignored(app: &App, secrets: &Path) {
-    match git_ignore::ignore(secrets) {
+    // The path may lead through a link or `..`, and git looks at the file itself.
+    let secrets = std::fs::canonicalize(secrets).unwrap_or_else(|_| secrets.to_owned());
+    let name = secrets.file_name().unwrap_or_default().to_string_lossy();
+    match git_ignore::ignore(&secrets) {
         IgnoreOutcome::Unneeded => {}
         IgnoreOutcome::Added(path) => {
-            app.output.message(|paint| paint.faint(format!("added {SECRETS_FILE} to {}", path.display())));
+            app.output.message(|paint| paint.faint(format!("added {name} to {}", path.display())));
         }
         IgnoreOutcome::Failed(path, error) => app.output.message(|paint| {
             let label = paint.warning("warning");
-            format!("{label}: {} cannot be written: {error}; do not commit {SECRETS_FILE}", path.display())
+            format!("{label}: {} cannot be written: {error}; do not commit {name}", path.display())
         }),
     }
 }

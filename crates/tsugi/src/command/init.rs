@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::import::env_file::EnvFile;
 use super::import::{self, report_imports, save};
 use super::undo_init::backups;
 use crate::app::App;
 use crate::cli::NoServerFlags;
 use crate::config::adapter::tsugi_entry::{PointedFile, TsugiEntry, entry_json, point};
-use crate::config::adapter::write::{DraftVerdict, ImportOutput, TakeOver, write_judged};
+use crate::config::adapter::write::{DraftVerdict, ExistingServers, ImportOutput, TakeOver, write_judged};
 use crate::config::adapter::{self, ClientProgram, ClientScope, ImportedFile};
 use crate::config::document::{ConfigDocument, DocumentFormat};
 use crate::config::problem::{ConfigProblem, ConfigProblems};
@@ -93,6 +94,7 @@ struct ScopePlan {
     path: PathBuf,
     files: Vec<ImportedFile>,
     output: ImportOutput,
+    env_file: EnvFile,
     write: ConfigWrite,
 }
 
@@ -186,10 +188,15 @@ fn plans(app: &App, args: &InitArgs, found: Vec<ImportedFile>) -> Result<Vec<Sco
 
 fn plan(app: &App, args: &InitArgs, path: PathBuf, files: Vec<ImportedFile>) -> Result<ScopePlan, CommandFailure> {
     let document = if path.exists() { Some(file::read(&path)?) } else { None };
-    let existing = document.as_ref().map(import::existing).unwrap_or_default();
+    let env_file = document.as_ref().map_or_else(|| EnvFile::beside(&path), |document| EnvFile::of(app, document))?;
+    let existing = document.as_ref().map(|document| ExistingServers::of(document, env_file.variables()));
+    let existing = existing.unwrap_or_default();
     let count = existing.count();
     // A file that is replaced counts for nothing, except that the variables in its environment file are not lost.
-    let existing = if args.force { existing.without_servers() } else { existing };
+    let (existing, env_file) = match args.force {
+        true => (existing.without_servers(), EnvFile::beside(&path)?),
+        false => (existing, env_file),
+    };
     let mut output = write_judged(&files, &existing, &|server, secrets| judge(app, &path, server, secrets));
     if files.iter().all(|imported| imported.count() == 0) {
         output.yaml = STARTER.to_owned();
@@ -208,7 +215,11 @@ fn plan(app: &App, args: &InitArgs, path: PathBuf, files: Vec<ImportedFile>) -> 
         Some(document) if args.merge => ConfigWrite::Merge(Box::new(document)),
         Some(_) => return Err(is_there(&path, &missing)),
     };
-    Ok(ScopePlan { path, files, output, write })
+    if !matches!(write, ConfigWrite::Keep) {
+        // Only to learn whether it can be done, before anything is written.
+        env_file.with(&output.secrets)?;
+    }
+    Ok(ScopePlan { path, files, output, env_file, write })
 }
 
 fn is_there(path: &Path, missing: &[&str]) -> CommandFailure {
@@ -257,9 +268,11 @@ impl ScopePlan {
         match &self.write {
             ConfigWrite::Whole => {
                 import::save_schema(app, &self.path)?;
-                save(app, &self.path, &import::with_schema(&self.output.yaml), &self.output)
+                save(app, &self.path, &import::with_schema(&self.output.yaml), &self.output, &self.env_file)
             }
-            ConfigWrite::Merge(document) => save(app, &self.path, &self.output.merged_into(document)?, &self.output),
+            ConfigWrite::Merge(document) => {
+                save(app, &self.path, &self.output.merged_into(document)?, &self.output, &self.env_file)
+            }
             ConfigWrite::Keep => Ok(import::ImportFiles { file: self.path.clone(), secrets: None }),
         }
     }

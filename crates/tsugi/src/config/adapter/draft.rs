@@ -184,8 +184,8 @@ impl ServerDraft {
         matches!(self.get("disabled"), Some(DraftField::Text(text)) if text == "true")
     }
 
-    /// Why only the program may be able to connect: a remote server for which the file has no key is usually one that
-    /// the program has signed in to.
+    /// Why only the program may be able to connect: a remote server for which the file has no key is often one that the
+    /// program has signed in to. No connection is made to find out, since a configuration is read without the network.
     pub(super) fn sign_in(&self) -> Option<&'static str> {
         let Some(DraftField::Text(url)) = self.get("url") else { return None };
         // An address that was hidden as a whole holds its own key.
@@ -204,7 +204,8 @@ impl ServerDraft {
             Some(DraftField::Map(pairs)) => pairs.iter().any(|(name, _)| secret::is_secret_name(name)),
             _ => false,
         };
-        let why = "it has no key here, so it may need a sign-in in the browser (OAuth), which tsugi cannot do yet";
+        let why = "it has no key here and was not tried: it may be open to everyone, or need a sign-in in the browser \
+                   (OAuth); `tsugi servers --url` with its address shows which";
         (!is_local && !has_key).then_some(why)
     }
 

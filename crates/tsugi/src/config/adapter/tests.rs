@@ -56,7 +56,7 @@ fn load(written: &ImportOutput) -> CheckedSettings {
         written.yaml.replace("/home/me", directory.path().to_str().unwrap()),
     )
     .unwrap();
-    let secrets = written.secrets_text().map(|secrets| secrets.expose().to_owned()).unwrap_or_default();
+    let secrets = super::write::secret_lines(&written.secrets);
     std::fs::write(directory.path().join(SECRETS_FILE), secrets).unwrap();
     std::fs::create_dir_all(directory.path().join("project")).unwrap();
     std::fs::write(directory.path().join("project/.env"), "FROM_FILE=1\n").unwrap();

@@ -151,11 +151,6 @@ fn compose(imports: &[ImportedFile], existing: &ExistingServers, judge: Option<D
 }
 
 impl ImportOutput {
-    /// The content of [`SECRETS_FILE`], for its owner's eyes only; `None` if there is no secret.
-    pub(crate) fn secrets_text(&self) -> Option<Secret> {
-        (!self.secrets.is_empty()).then(|| Secret::new(secret_lines(&self.secrets)))
-    }
-
     /// The names of servers that the configuration lacks.
     pub(crate) fn missing(&self) -> Vec<&str> {
         let added = self.servers.iter().filter(|server| server.addition.is_some());
@@ -206,7 +201,7 @@ impl ImportedServer {
 
 impl ExistingServers {
     /// The servers of a configuration, and the variables of its environment file.
-    pub(crate) fn of(document: &ConfigDocument, secrets: Vec<(String, String)>) -> Self {
+    pub(crate) fn of(document: &ConfigDocument, secrets: BTreeMap<String, Secret>) -> Self {
         let entries = document.root.entries().unwrap_or_default();
         let node = entries.iter().find(|entry| root::SERVERS.is_called(&entry.key)).map(|entry| &entry.node);
         let of_item = |node: &ConfigNode, name: &str| {
@@ -223,7 +218,6 @@ impl ExistingServers {
             Some(NodeValue::Map(entries)) => entries.iter().map(|entry| of_item(&entry.node, &entry.key)).collect(),
             _ => Vec::new(),
         };
-        let secrets = secrets.into_iter().map(|(name, value)| (name, Secret::new(value))).collect();
         ExistingServers { servers, secrets }
     }
 
@@ -271,7 +265,7 @@ fn anonymous(text: &str) -> String {
 }
 
 /// The secrets as an environment file.
-fn secret_lines(secrets: &BTreeMap<String, Secret>) -> String {
+pub(super) fn secret_lines(secrets: &BTreeMap<String, Secret>) -> String {
     secrets.iter().map(|(name, secret)| assignment(name, secret.expose())).collect()
 }
 

@@ -235,6 +235,85 @@ fn merge_adds_what_is_missing_and_leaves_the_rest_as_it_was_written() {
     assert_eq!(read(&path), merged, "a second time adds nothing");
 }
 
+/// A program's file with one server that has a secret.
+const WITH_SECRET: &str =
+    r#"{"mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"], "env": {"GIT_TOKEN": "canary-new"}}}}"#;
+
+/// The environment that a server gets, as `check` would use it: the file must be one that the configuration reads.
+fn merged_token_is_set(world: &World) -> bool {
+    let checked = world.run(&["check", "--json"]).expect(0).json();
+    let server = checked["servers"].as_array().unwrap().iter().find(|server| server["name"] == "git").unwrap().clone();
+    server["enabled"] == json!(true)
+}
+
+#[test]
+fn merge_adds_secrets_to_the_file_that_the_configuration_names_and_keeps_its_bytes() {
+    let mine = "# by hand\r\nMINE = 'canary-mine'  # a note\n\nOTHER=\"x\"";
+    for (named, file) in [
+        ("my.env", "my.env"),
+        ("./conf/my.env", "conf/my.env"),
+        ("${CONF:-conf}/my.env", "conf/my.env"),
+        ("../up.env", "../up.env"),
+    ] {
+        let world = World::new();
+        std::fs::create_dir(world.work().join("conf")).unwrap();
+        world.write("tsugi.yaml", &format!("envFile: \"{named}\"\nservers: [{{name: mine, command: x}}]\n"));
+        world.write(file, mine);
+        world.write(".mcp.json", WITH_SECRET);
+        let ran = world.run(&["init", "--merge", "--json"]).expect(0);
+        assert!(ran.json()["configurations"][0]["secretsFile"].as_str().unwrap().ends_with("env"), "{ran:?}");
+        let text = read(world.work().join(file));
+        let added = text.strip_prefix(mine).unwrap_or_else(|| panic!("{named}: {text:?}"));
+        assert_eq!(added, "\nGIT_TOKEN=\"canary-new\"\n", "{named}");
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(world.work().join(file)).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "{named}");
+        assert!(!world.work().join("tsugi.secrets.env").exists(), "{named}: no file that is not read");
+        assert!(merged_token_is_set(&world), "{named}");
+        world.run(&["init", "--merge"]).expect(0);
+        assert_eq!(read(world.work().join(file)), text, "a second time adds nothing");
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_in_the_environment_file_keeps_its_value() {
+    let world = World::new();
+    world.write("tsugi.yaml", "envFile: my.env\nservers: [{name: mine, command: x, env: {T: \"${GIT_TOKEN}\"}}]\n");
+    world.write("my.env", "GIT_TOKEN=canary-mine\nGIT_TOKEN=canary-late\n");
+    world.write(".mcp.json", WITH_SECRET);
+    world.run(&["init", "--merge"]).expect(0);
+    let expected = "GIT_TOKEN=canary-mine\nGIT_TOKEN=canary-late\nGIT_TOKEN_CLAUDE=\"canary-new\"\n";
+    assert_eq!(read(world.work().join("my.env")), expected);
+    assert!(read(world.work().join("tsugi.yaml")).contains("${GIT_TOKEN_CLAUDE}"));
+}
+
+#[test]
+fn an_environment_file_that_cannot_be_added_to_is_refused_before_anything_is_written() {
+    let check = |config: &str, file: &str, content: &[u8], words: &[&str], expected: &str| {
+        let world = World::new();
+        world.write("tsugi.yaml", config);
+        world.write(file, "");
+        std::fs::write(world.work().join(file), content).unwrap();
+        world.write(".mcp.json", WITH_SECRET);
+        let ran = world.run(words).expect(2);
+        assert!(ran.stderr.contains(expected) && !ran.stderr.contains("canary"), "{words:?}: {}", ran.stderr);
+        assert_eq!(std::fs::read(world.work().join(file)).unwrap(), content, "{words:?}");
+        assert_eq!(read(world.work().join("tsugi.yaml")), config, "{words:?}");
+        assert_eq!(read(world.work().join(".mcp.json")), WITH_SECRET, "{words:?}");
+    };
+    let named = "envFile: my.env\nservers: []\n";
+    let merge = ["init", "--merge", "--write-clients"];
+    check(named, "my.env", b"canary without assignment\n", &merge, "line 1 is not NAME=value");
+    check(named, "my.env", b"A=\xff\n", &merge, "cannot be used");
+    check("envFile: [my.env]\nservers: []\n", "my.env", b"A=1\n", &merge, "does not name a file");
+    check("envFile: \"${NOT_SET}.env\"\nservers: []\n", "my.env", b"A=1\n", &merge, "does not name a file");
+    // A replaced configuration names our file. What is in it already is not replaced.
+    let ours = "tsugi.secrets.env";
+    for words in [&["init", "--force"][..], &["import", "-o", "tsugi.yaml", "--force"]] {
+        check(named, ours, b"GIT_TOKEN=canary-mine\n", words, "has another value for GIT_TOKEN");
+    }
+}
+
 #[test]
 fn secrets_with_a_dollar_sign_stay_off_stdout_and_out_of_the_repository() {
     let world = World::new();
