@@ -219,6 +219,9 @@ impl Hub {
         let snapshot = self.0.feed.snapshot.load();
         // The snapshot does not change under this call, whatever servers do.
         match route::route(&snapshot, &call, &access) {
+            Ok(routed) if routed.may_be_anothers(&snapshot, &call) && !self.is_settled(&snapshot) => {
+                self.forward_later(call, access)
+            }
             Ok(routed) => routed.answer(call),
             Err(fault) => match route::unlisted_server(&snapshot, &call, &access) {
                 Some(server) => self.forward_once_listed(call, access, server, fault),

@@ -6,8 +6,9 @@ use std::task::{Context, Poll};
 
 use futures_util::Stream;
 use tokio::sync::broadcast;
-use tsugi_protocol::answer::{Call, Reply, ReplyEvent, ReplySource};
-use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
+use tsugi_protocol::answer::{Call, FaultCode, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::era::notification;
+use tsugi_protocol::json::{ObjectWriter, RawJson};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::subscription::SubscriptionFilter;
 use tsugi_protocol::rpc::RpcNotification;
@@ -19,8 +20,10 @@ use super::{Instance, InstanceCommand};
 /// A reply that acknowledges first and then notifies of changes until it is dropped. The notifications carry no
 /// subscription id: that is the id of the request on the wire, which only the face knows.
 pub(super) fn reply(instance: &Arc<Instance>, call: &Call) -> Reply {
-    let wanted = call.params.get_object("notifications").unwrap_or_else(JsonObject::empty);
-    let filter = SubscriptionFilter::from_object(&wanted);
+    let Some(filter) = notification::requested_filter(&call.params) else {
+        let fault = instance.context.fault(FaultCode::InvalidParams, "the parameter `notifications` is missing");
+        return Reply::fault(fault);
+    };
     let changes = instance.changes.subscribe();
     let watch = instance.watches.add(filter.uris.iter().cloned());
     if !filter.uris.is_empty() {

@@ -29,6 +29,18 @@ enum RoutedSubject {
 }
 
 impl RoutedCall {
+    /// True while a server that comes before this one has not told its lists: the address may be that server's, and must
+    /// not be taken over by one that is only faster.
+    pub(crate) fn may_be_anothers(&self, snapshot: &HubSnapshot, call: &Call) -> bool {
+        let is_address =
+            matches!(call.method, Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe);
+        // An address that names its server is not in doubt.
+        is_address && !snapshot.is_complete && call.subject().is_none_or(|uri| resource::unwrap(&uri).is_none()) && {
+            let mut earlier = snapshot.servers.iter().take_while(|server| server.name() != self.server.name());
+            earlier.any(|server| !snapshot.servers_told.contains(server.name()))
+        }
+    }
+
     pub(crate) fn answer(self, mut call: Call) -> Reply {
         match self.subject {
             RoutedSubject::Same => {}

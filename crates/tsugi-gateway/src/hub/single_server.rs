@@ -112,8 +112,9 @@ impl SingleServer {
         if let Some(message) = denied {
             return Err(Box::new((call, Fault::new(FaultCode::PermissionDenied, message).on_server(name))));
         }
-        if call.method == Method::Listen {
-            let mut filter = notification::read_filter(&call.params);
+        if call.method == Method::Listen
+            && let Some(mut filter) = notification::requested_filter(&call.params)
+        {
             filter.uris.retain(|uri| access.allows_uri(&self.server(), uri));
             call.params = notification::listen_params(&filter);
         }

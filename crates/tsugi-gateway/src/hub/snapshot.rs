@@ -12,6 +12,7 @@ use tsugi_protocol::answer::{Call, CompletedResult, Fault};
 use tsugi_protocol::era::{session, to_legacy};
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use tsugi_protocol::mcp::cache_hints::{CacheHints, CacheScope};
+use tsugi_protocol::mcp::uri_template::UriTemplate;
 use tsugi_protocol::mcp::{Era, Method, ProtocolVersion, ServerCapabilities, ServerIdentity, meta};
 use tsugi_schema::header_param::HeaderParams;
 use tsugi_schema::tool_name::{MAX_NAME, NameMap, ToolTarget};
@@ -318,11 +319,18 @@ fn prompts(known: &KnownCatalogs<'_>, config: &HubConfig) -> PublicNames {
 }
 
 fn resources(known: &KnownCatalogs<'_>) -> PublicNames {
-    addresses(known, |catalog| &catalog.resources.items)
+    // An address that fits a template of an earlier server is that server's. Templates of later servers do not count:
+    // they could rename the resources of the earlier ones.
+    let templates: Vec<Vec<UriTemplate>> = known
+        .iter()
+        .map(|(_, catalog)| catalog.templates.items.iter().map(|item| UriTemplate::lenient(item.uri())).collect())
+        .collect();
+    let is_free = |index: usize, uri: &str| !templates[..index].iter().flatten().any(|template| template.matches(uri));
+    addresses(known, |catalog| &catalog.resources.items, is_free)
 }
 
 fn templates(known: &KnownCatalogs<'_>) -> PublicNames {
-    addresses(known, |catalog| &catalog.templates.items)
+    addresses(known, |catalog| &catalog.templates.items, |_, _| true)
 }
 
 fn shared_uris(known: &KnownCatalogs<'_>) -> HashMap<String, Server> {
@@ -338,10 +346,11 @@ fn shared_uris(known: &KnownCatalogs<'_>) -> HashMap<String, Server> {
     shared
 }
 
-/// Addresses keep their form when only one server has them, and are wrapped otherwise.
+/// Addresses keep their form when only one server has them and they are free for it, and are wrapped otherwise.
 fn addresses(
     known: &KnownCatalogs<'_>,
     of: fn(&Catalog) -> &Vec<tsugi_protocol::mcp::resource::ResourceDescription>,
+    is_free: impl Fn(usize, &str) -> bool,
 ) -> PublicNames {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for (_, catalog) in known {
@@ -351,10 +360,10 @@ fn addresses(
         }
     }
     let mut names = PublicNames::default();
-    for (server, catalog) in known {
+    for (index, (server, catalog)) in known.iter().enumerate() {
         for resource in of(catalog) {
             // Two servers with one address: each is wrapped, so that both can be read.
-            let is_alone = uses.get(resource.uri()) == Some(&1);
+            let is_alone = uses.get(resource.uri()) == Some(&1) && is_free(index, resource.uri());
             let (name, shown) = match is_alone {
                 true => (resource.uri().to_owned(), resource.object().raw()),
                 false => {

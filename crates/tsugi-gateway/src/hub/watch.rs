@@ -11,7 +11,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 use tsugi_client::{Manager, Server, ServerChange, ServerConfig, ServerEvent, StartPolicy};
-use tsugi_protocol::answer::{Answer, Call, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply, ReplyEvent, ReplySource};
 use tsugi_protocol::era::notification;
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
@@ -138,7 +138,10 @@ fn renew(view: Arc<HubSnapshot>, shared: &SnapshotFeed, announced: &AnnouncedCha
 /// Answers `subscriptions/listen` over all servers. While a server may still list an address, the answer
 /// waits: what is acknowledged is what is watched.
 pub(super) fn listen(hub: &Hub, call: Call) -> Reply {
-    let listening = HubListener::new(hub, call);
+    let Some(wanted) = notification::requested_filter(&call.params) else {
+        return Reply::fault(Fault::new(FaultCode::InvalidParams, "the parameter `notifications` is missing"));
+    };
+    let listening = HubListener::new(hub, call, wanted);
     if listening.found().len() == listening.missing.len() || hub.is_settled(&hub.snapshot()) {
         return Reply::from_source(listening);
     }
@@ -197,8 +200,7 @@ enum ListenStage {
 type ServerSubscriptions = (Server, Vec<(String, String)>);
 
 impl HubListener {
-    fn new(hub: &Hub, call: Call) -> Self {
-        let wanted = notification::read_filter(&call.params);
+    fn new(hub: &Hub, call: Call, wanted: SubscriptionFilter) -> Self {
         let renewed = futures_util::stream::unfold(hub.0.feed.renewed.subscribe(), |mut renewed| async move {
             renewed.changed().await.ok()?;
             Some(((), renewed))

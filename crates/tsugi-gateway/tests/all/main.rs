@@ -12,6 +12,7 @@ mod legacy;
 mod modern;
 mod restricted;
 mod streams;
+mod takeover;
 mod walk;
 mod wires;
 mod world;

@@ -100,9 +100,12 @@ pub fn listen_params(filter: &SubscriptionFilter) -> JsonObject {
 
 /// What a `subscriptions/listen` request or its acknowledgment asks for or grants.
 pub fn read_filter(params: &JsonObject) -> SubscriptionFilter {
-    params
-        .get_object("notifications")
-        .map_or_else(SubscriptionFilter::default, |filter| SubscriptionFilter::from_object(&filter))
+    requested_filter(params).unwrap_or_default()
+}
+
+/// What a `subscriptions/listen` request asks for; `None` without the filter that it must have.
+pub fn requested_filter(params: &JsonObject) -> Option<SubscriptionFilter> {
+    params.get_object("notifications").map(|filter| SubscriptionFilter::from_object(&filter))
 }
 
 /// The result by which a server ends a subscription on its own initiative
