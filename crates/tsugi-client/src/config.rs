@@ -239,7 +239,7 @@ impl ConnectTarget {
     /// `None` for any other scheme.
     pub fn url(url: Url, headers: HeaderMap) -> Option<Self> {
         let scheme = url.scheme().to_owned();
-        let target = HttpTarget { url, headers };
+        let target = HttpTarget::new(url, headers);
         match scheme.as_str() {
             // Which HTTP wire it speaks is found out when it is connected.
             "http" | "https" => Some(ConnectTarget::Http(target)),

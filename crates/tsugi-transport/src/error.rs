@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustls::CertificateError;
 use tsugi_protocol::answer::FaultReason;
 
-use crate::http::NameLookupError;
+use crate::http::{AddressRefusedError, NameLookupError};
 
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
@@ -93,6 +93,10 @@ fn connect_hint(reason: FaultReason) -> Option<&'static str> {
             "the server's certificate is not trusted; check the name in the address, or add the authority with \
              SSL_CERT_FILE"
         }
+        FaultReason::AddressRefused => {
+            "the log names the rule; write the server into the configuration file, or allow its address with \
+             `outbound.allow`"
+        }
         FaultReason::HostNotFound => "check the host name in the address",
         FaultReason::ConnectTimeout => "nothing answers at that address; check host, port and firewall",
         _ => return None,
@@ -103,6 +107,8 @@ fn connect_hint(reason: FaultReason) -> Option<&'static str> {
 pub(crate) fn reason_of(error: &(dyn Error + 'static)) -> Option<FaultReason> {
     let own = if error.is::<NameLookupError>() {
         Some(FaultReason::HostNotFound)
+    } else if error.is::<AddressRefusedError>() {
+        Some(FaultReason::AddressRefused)
     } else if let Some(error) = error.downcast_ref::<rustls::Error>() {
         Some(tls_reason(error))
     } else if let Some(error) = error.downcast_ref::<io::Error>() {

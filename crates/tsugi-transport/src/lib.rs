@@ -5,6 +5,7 @@
 //! request has its own answer. Neither knows what the messages mean, and neither sends anything twice.
 
 pub mod error;
+pub mod guarded_fetch;
 pub mod http;
 pub mod link;
 pub mod sse;

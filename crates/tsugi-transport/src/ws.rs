@@ -48,7 +48,7 @@ pub async fn connect(target: &HttpTarget) -> Result<Link, TransportError> {
 
 async fn open(target: &HttpTarget) -> Result<Link, TransportError> {
     let request = upgrade_request(target)?;
-    let stream = UpstreamConnector::for_upgrades()
+    let stream = UpstreamConnector::for_upgrades(target.guard.as_ref())
         .connect(beneath(target)?)
         .await
         .map_err(|error| TransportError::connect(target.url.host_str().unwrap_or("the server"), &*error))?;
@@ -209,7 +209,7 @@ mod tests {
             let answer = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 9\r\ncontent-length: 0\r\n\r\n";
             stream.write_all(answer.as_bytes()).await.unwrap();
         });
-        let error = connect(&HttpTarget { url, headers: Default::default() }).await.unwrap_err();
+        let error = connect(&HttpTarget::new(url, Default::default())).await.unwrap_err();
         assert_eq!(error.kind, TransportErrorKind::Status { status: 503, retry_after: Some(Duration::from_secs(9)) });
     }
 
@@ -226,7 +226,7 @@ mod tests {
             let read = stream.read(&mut head).await.unwrap();
             String::from_utf8_lossy(&head[..read]).into_owned()
         });
-        connect(&HttpTarget { url, headers }).await.unwrap_err();
+        connect(&HttpTarget::new(url, headers)).await.unwrap_err();
         let head = serving.await.unwrap();
         assert!(head.starts_with("GET /path?x=1 HTTP/1.1"), "{head}");
         assert!(head.contains("x-team: red") && head.contains("x-team: blue"), "{head}");
@@ -243,7 +243,7 @@ mod tests {
 
     fn request() -> Request<()> {
         let url = "ws://server/".parse().unwrap();
-        upgrade_request(&HttpTarget { url, headers: Default::default() }).unwrap()
+        upgrade_request(&HttpTarget::new(url, Default::default())).unwrap()
     }
 
     /// What comes of an upgrade that the server answers with `lines` and the key that `accept` makes of ours, and

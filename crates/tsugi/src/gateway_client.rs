@@ -63,7 +63,7 @@ impl GatewayClient {
         let record = record.or_else(|| running.iter().find(|record| is_same_address(record, &base)).cloned());
         let description = record.as_ref().map_or_else(|| shown(&base), GatewayRecord::describe);
         let others = running.into_iter().filter(|record| !is_same_address(record, &base)).collect();
-        let target = HttpTarget { url: base.clone(), headers };
+        let target = HttpTarget::new(base.clone(), headers);
         Ok(GatewayClient { client: HttpClient::new(target), base, description, others })
     }
 

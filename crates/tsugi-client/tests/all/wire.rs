@@ -143,7 +143,7 @@ struct SilentSse(String);
 
 impl Peer for SilentSse {
     fn target(&self) -> ConnectTarget {
-        ConnectTarget::Sse(HttpTarget { url: self.0.parse().unwrap(), headers: Default::default() })
+        ConnectTarget::Sse(HttpTarget::new(self.0.parse().unwrap(), Default::default()))
     }
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, Entry, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
+use tsugi_outbound::OutboundGuard;
 use tsugi_protocol::answer::FaultReason;
 use url::Url;
 
@@ -24,6 +25,20 @@ pub struct HttpTarget {
     pub url: Url,
     /// The user's headers, such as `Authorization`. They are never sent to another origin.
     pub headers: HeaderMap,
+    /// Checks every connection, where the address did not come from the operator.
+    pub guard: Option<OutboundGuard>,
+}
+
+impl HttpTarget {
+    /// A server that the operator named.
+    pub fn new(url: Url, headers: HeaderMap) -> Self {
+        Self { url, headers, guard: None }
+    }
+
+    /// A server that another party named: every connection to it passes this guard.
+    pub fn guarded(self, guard: OutboundGuard) -> Self {
+        Self { guard: Some(guard), ..self }
+    }
 }
 
 impl std::fmt::Debug for HttpTarget {
@@ -45,7 +60,8 @@ pub struct HttpClient {
 impl HttpClient {
     /// A client with a pool of its own. Nothing is connected yet.
     pub fn new(target: HttpTarget) -> Self {
-        Self::with_connector(target, UpstreamConnector::new())
+        let connector = UpstreamConnector::new(target.guard.as_ref());
+        Self::with_connector(target, connector)
     }
 
     pub(super) fn with_connector(target: HttpTarget, connector: UpstreamConnector) -> Self {
@@ -67,7 +83,7 @@ impl HttpClient {
         (url.origin() == self.target.url.origin()).then(|| Self {
             pool: self.pool.clone(),
             uri: uri_of(&url).ok(),
-            target: Arc::new(HttpTarget { url, headers: self.target.headers.clone() }),
+            target: Arc::new(HttpTarget { url, ..(*self.target).clone() }),
         })
     }
 
@@ -195,7 +211,7 @@ mod tests {
         for (name, value) in [("x-tag", "one"), ("x-tag", "two"), ("mcp-method", "mine"), ("accept", "text/html")] {
             headers.append(name, HeaderValue::from_static(value));
         }
-        let client = HttpClient::new(HttpTarget { url: "http://localhost/".parse().expect("an address"), headers });
+        let client = HttpClient::new(HttpTarget::new("http://localhost/".parse().expect("an address"), headers));
         let protocol =
             HeaderMap::from_iter([("mcp-method".parse().expect("a name"), HeaderValue::from_static("ping"))]);
         let sent = client.headers(&Method::POST, protocol);

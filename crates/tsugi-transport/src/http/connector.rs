@@ -1,22 +1,24 @@
 //! Connects with its own time limit, so that an unreachable host is not mistaken for a slow response.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::TryFutureExt;
-use futures_util::future::MapErr;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::Uri;
 use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiFuture, GaiResolver, Name};
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::RootCertStore;
 use tokio::net::TcpStream;
 use tower_service::Service;
+use tsugi_outbound::{DialError, GuardedTarget, OutboundGuard, OutboundRefusal, TargetHost, check_configured};
 
 /// Name lookup, TCP and TLS together may take this long.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -28,17 +30,18 @@ pub(super) type UpstreamStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// A connector for `http` and `https` that gives up after [`CONNECT_LIMIT`].
 #[derive(Debug, Clone)]
-pub(crate) struct UpstreamConnector(HttpsConnector<HttpConnector<NameResolver>>);
+pub(crate) struct UpstreamConnector(HttpsConnector<TcpDialer>);
 
 impl UpstreamConnector {
-    pub(crate) fn new() -> Self {
-        Self(https(&tls_config()).enable_all_versions().wrap_connector(tcp()))
+    /// A connector to a server of the configuration, or through a guard to one that another party named.
+    pub(crate) fn new(guard: Option<&OutboundGuard>) -> Self {
+        Self(https(&tls_config()).enable_all_versions().wrap_connector(TcpDialer::new(guard, tcp())))
     }
 
     /// A connector that trusts these certificates instead of the system's.
     #[cfg(test)]
     pub(super) fn trusting(roots: RootCertStore) -> Self {
-        Self(https(&build_tls_config(roots)).enable_all_versions().wrap_connector(tcp()))
+        Self(https(&build_tls_config(roots)).enable_all_versions().wrap_connector(TcpDialer::new(None, tcp())))
     }
 
     /// Connects to the host of `uri`. A black hole fails after [`CONNECT_LIMIT`], long before the call's own timeout.
@@ -52,11 +55,11 @@ impl UpstreamConnector {
 
     /// A connector for connections that are to be upgraded, which only HTTP/1.1 can. They have no deadline per
     /// request, so the system closes one whose other side does not acknowledge what is sent.
-    pub(crate) fn for_upgrades() -> Self {
+    pub(crate) fn for_upgrades(guard: Option<&OutboundGuard>) -> Self {
         let mut tcp = tcp();
         #[cfg(target_os = "linux")]
         tcp.set_tcp_user_timeout(Some(IDLE));
-        Self(https(&tls_config()).enable_http1().wrap_connector(tcp))
+        Self(https(&tls_config()).enable_http1().wrap_connector(TcpDialer::new(guard, tcp)))
     }
 }
 
@@ -75,6 +78,81 @@ fn tcp() -> HttpConnector<NameResolver> {
     tcp
 }
 
+/// Makes the TCP connections beneath HTTP and TLS.
+#[derive(Debug, Clone)]
+enum TcpDialer {
+    /// To servers of the operator's configuration: anywhere but to metadata services.
+    Configured(HttpConnector<NameResolver>),
+    /// To servers that another party named.
+    Guarded(OutboundGuard),
+}
+
+impl TcpDialer {
+    fn new(guard: Option<&OutboundGuard>, tcp: HttpConnector<NameResolver>) -> Self {
+        guard.cloned().map_or(Self::Configured(tcp), Self::Guarded)
+    }
+}
+
+impl Service<Uri> for TcpDialer {
+    type Response = TokioIo<TcpStream>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<TokioIo<TcpStream>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match self {
+            Self::Configured(tcp) => tcp.poll_ready(context).map_err(Into::into),
+            Self::Guarded(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        match self {
+            Self::Configured(tcp) => {
+                // A literal address is not looked up, so the resolver below would never see it.
+                let host = uri.host().and_then(TargetHost::parse);
+                let address = if let Some(TargetHost::Address(address)) = &host { Some(*address) } else { None };
+                let checked = host.map_or(Ok(()), |host| check_configured(&host, address));
+                let connecting = tcp.call(uri);
+                async move {
+                    checked.map_err(|refusal| AddressRefusedError::report(&refusal))?;
+                    Ok(connecting.await?)
+                }
+                .boxed()
+            }
+            Self::Guarded(guard) => guarded(guard.clone(), uri).boxed(),
+        }
+    }
+}
+
+async fn guarded(guard: OutboundGuard, uri: Uri) -> Result<TokioIo<TcpStream>, BoxError> {
+    let refused = |refusal: OutboundRefusal| AddressRefusedError::report(&refusal);
+    let target: GuardedTarget = guard.parse(&uri.to_string()).map_err(refused)?;
+    match guard.dial(&target).await {
+        Ok(stream) => {
+            // As for configured servers: the other side may vanish without closing the connection.
+            let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+            let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, IDLE);
+            Ok(TokioIo::new(stream))
+        }
+        Err(DialError::Refused(refusal)) => Err(refused(refusal).into()),
+        Err(DialError::Lookup { error, .. }) => Err(NameLookupError::from(error).into()),
+        Err(DialError::Connect { error, .. }) => Err(error.into()),
+        Err(error @ DialError::Proxy(_)) => Err(error.into()),
+    }
+}
+
+/// An address that the guard does not allow. Its text does not say why: it may reach the party that named the address.
+#[derive(Debug, thiserror::Error)]
+#[error("the address is not allowed")]
+pub(crate) struct AddressRefusedError;
+
+impl AddressRefusedError {
+    fn report(refusal: &OutboundRefusal) -> Self {
+        tracing::warn!(rule = refusal.rule(), reason = %refusal, "a connection to a server was refused");
+        Self
+    }
+}
+
 /// The system's name lookup, whose failures have a type of their own: hyper-util only says "dns error" in the text.
 #[derive(Debug, Clone)]
 struct NameResolver(GaiResolver);
@@ -91,21 +169,30 @@ impl From<io::Error> for NameLookupError {
 }
 
 impl Service<Name> for NameResolver {
-    type Response = GaiAddrs;
-    type Error = NameLookupError;
-    type Future = MapErr<GaiFuture, fn(io::Error) -> NameLookupError>;
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NameLookupError>> {
-        self.0.poll_ready(context).map_err(NameLookupError::from)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(context).map_err(|error| NameLookupError::from(error).into())
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        self.0.call(name).map_err(NameLookupError::from)
+        let host = TargetHost::Name(name.as_str().to_ascii_lowercase());
+        let finding = self.0.call(name);
+        async move {
+            let found: Vec<SocketAddr> = finding.await.map_err(NameLookupError::from)?.collect();
+            let mut checked = found.iter().map(|address| check_configured(&host, Some(address.ip())));
+            checked.try_for_each(|checked| checked.map_err(|refusal| AddressRefusedError::report(&refusal)))?;
+            drop(checked);
+            Ok(found.into_iter())
+        }
+        .boxed()
     }
 }
 
 /// The one TLS configuration of the process: the system's certificates, ring, no client certificate.
-fn tls_config() -> Arc<ClientConfig> {
+pub fn tls_config() -> Arc<ClientConfig> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     CONFIG.get_or_init(|| Arc::new(build_tls_config(system_roots()))).clone()
 }

@@ -85,7 +85,7 @@ fn command(target: &CommandTarget) -> JobCommand {
 }
 
 fn remote(remote: &RemoteTarget) -> Result<ConnectTarget, Fault> {
-    let target = HttpTarget { url: remote.url.clone(), headers: headers(remote)? };
+    let target = HttpTarget::new(remote.url.clone(), headers(remote)?);
     Ok(match remote.transport {
         RemoteTransport::Auto => ConnectTarget::Http(target),
         RemoteTransport::Http => ConnectTarget::StreamableHttp(target),

@@ -112,7 +112,7 @@ async fn found(name: &str, era: Era) -> Found {
 }
 
 fn over_http(name: &str, server: HttpServer) -> Found {
-    let at = |url: String| HttpTarget { url: url.parse().unwrap(), headers: Default::default() };
+    let at = |url: String| HttpTarget::new(url.parse().unwrap(), Default::default());
     let target = match name {
         "legacy HTTP+SSE" => ConnectTarget::Sse(at(server.sse_url())),
         "legacy HTTP+SSE, found out" => ConnectTarget::Http(at(server.sse_url())),

@@ -392,7 +392,7 @@ fn plain_rpc(request: &Recorded) -> Steps {
 #[tokio::test]
 async fn a_server_that_only_answers_json_rpc_below_its_address_is_used_without_a_handshake() {
     let peer = Fake::start(plain_rpc);
-    let target = HttpTarget { url: peer.url().parse().unwrap(), headers: ::http::HeaderMap::new() };
+    let target = HttpTarget::new(peer.url().parse().unwrap(), ::http::HeaderMap::new());
     let bench = Bench::under(options(), peer, |config| tsugi_client::ServerConfig {
         target: ConnectTarget::PlainRpc(target),
         ..config

@@ -130,7 +130,7 @@ async fn over_http(wire: &str, path: &str, targets: &[fn(HttpTarget) -> ConnectT
         let mark = Mark::new();
         let Some((listening, port)) = listening(wire, &mark) else { return };
         let url = format!("http://127.0.0.1:{port}{path}").parse().unwrap();
-        let target = target(HttpTarget { url, headers: Default::default() });
+        let target = target(HttpTarget::new(url, Default::default()));
         let real = Real::connected(wire.into(), target, Mark::new(), tempfile::tempdir().unwrap()).await;
         has_everything(&real).await;
         real.finish().await;

@@ -25,6 +25,8 @@ pub enum FaultReason {
 
     /// The address cannot be used at all.
     InvalidAddress,
+    /// The outbound guard does not allow the address, or what its name leads to.
+    AddressRefused,
     /// The host name has no address.
     HostNotFound,
     /// Nothing listens on the port.
