@@ -158,7 +158,8 @@ mod tests {
         for text in ["", "*", "*.", "a*.example.com", "api.*.com", "**.example.com", "*.*.com"] {
             assert!(text.parse::<HostPattern>().is_err(), "{text:?}");
         }
-        for text in ["https://x.example", "x.example/path", "x.example:443", "a b", "user@x.example", "x..example", "."] {
+        for text in ["https://x.example", "x.example/path", "x.example:443", "a b", "user@x.example", "x..example", "."]
+        {
             assert!(AllowList::parse([text]).is_err(), "{text:?}");
         }
         for (text, meant) in [("0x7f.1", "127.0.0.1"), ("2130706433", "127.0.0.1"), ("[::1]", "::1")] {

@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_text_with_a_second_meaning_is_not_a_network() {
-        for text in ["", "10.1/16", "010.1.0.0/16", "10.1.0.0/", "10.1.0.0/+8", "10.1.0.0/016x", "fe80::1%lo/64", "a/8"] {
+        for text in ["", "10.1/16", "010.1.0.0/16", "10.1.0.0/", "10.1.0.0/+8", "10.1.0.0/016x", "fe80::1%lo/64", "a/8"]
+        {
             assert_eq!(parse(text), Err(NetworkFault::Syntax), "{text}");
         }
         assert_eq!(parse("10.0.0.0/33"), Err(NetworkFault::PrefixTooLong(33)));

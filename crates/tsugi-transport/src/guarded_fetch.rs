@@ -165,7 +165,8 @@ impl GuardedFetch {
         limits: FetchLimits,
     ) -> Result<FetchedJson, FetchError> {
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
-        self.within(url, limits, self.post(url, "application/x-www-form-urlencoded", body.into(), headers, limits)).await
+        self.within(url, limits, self.post(url, "application/x-www-form-urlencoded", body.into(), headers, limits))
+            .await
     }
 
     /// Posts JSON and returns the answer, as the registration of a client wants it.
@@ -279,7 +280,8 @@ fn request(
     body: Bytes,
     headers: HeaderMap,
 ) -> Result<Request<Full<Bytes>>, FetchErrorKind> {
-    let unusable = |error: &dyn std::fmt::Display| FetchErrorKind::Unreachable(format!("the address cannot be used: {error}"));
+    let unusable =
+        |error: &dyn std::fmt::Display| FetchErrorKind::Unreachable(format!("the address cannot be used: {error}"));
     let path = &target.url()[url::Position::BeforePath..url::Position::AfterQuery];
     let uri: Uri = path.parse().map_err(|error| unusable(&error))?;
     let authority = &target.url()[url::Position::BeforeHost..url::Position::AfterPort];

@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_list_is_read_back_as_it_was_written() {
-        let entries = ["a.example:443", "*.b.example", "10.1.0.0/16", "10.1.2.3:5432", "[fd00::1]:80", "::1", "[fd00::/8]:1"];
+        let entries =
+            ["a.example:443", "*.b.example", "10.1.0.0/16", "10.1.2.3:5432", "[fd00::1]:80", "::1", "[fd00::/8]:1"];
         let list = list(&entries);
         let written = serde_json::to_string(&list).unwrap();
         assert_eq!(serde_json::from_str::<EgressList>(&written).unwrap(), list, "{written}");
@@ -188,8 +189,23 @@ mod tests {
     #[test]
     fn what_could_mean_more_than_it_says_is_not_an_entry() {
         for text in [
-            "", "*", "*:443", "a.example:", "a.example:0", "a.example:65536", "a.example:+1", "a.example:443:1", ":443",
-            "https://a.example", "a.example/x", "[::1]x", "[::1]:", "[a.example]:1", "a*.example", "0x7f.1:80", "10.1.2.3/16",
+            "",
+            "*",
+            "*:443",
+            "a.example:",
+            "a.example:0",
+            "a.example:65536",
+            "a.example:+1",
+            "a.example:443:1",
+            ":443",
+            "https://a.example",
+            "a.example/x",
+            "[::1]x",
+            "[::1]:",
+            "[a.example]:1",
+            "a*.example",
+            "0x7f.1:80",
+            "10.1.2.3/16",
         ] {
             assert!(EgressList::parse([text]).is_err(), "{text:?}");
         }

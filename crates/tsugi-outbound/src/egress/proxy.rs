@@ -255,7 +255,8 @@ fn to_origin_form(mut request: Request<Incoming>) -> Request<Incoming> {
 
 fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let listed = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let listed: Vec<HeaderName> = listed.flat_map(|value| value.split(',')).flat_map(|name| name.trim().parse()).collect();
+    let listed: Vec<HeaderName> =
+        listed.flat_map(|value| value.split(',')).flat_map(|name| name.trim().parse()).collect();
     // A program must not strip what says where a message ends.
     let listed = listed.into_iter().filter(|name| name != http::header::CONTENT_LENGTH && name != HOST);
     for name in listed {
@@ -271,7 +272,8 @@ fn empty() -> ProxyBody {
 }
 
 fn answer(status: StatusCode, sentence: &'static str) -> Response<ProxyBody> {
-    let mut response = Response::new(Full::new(Bytes::from_static(sentence.as_bytes())).map_err(|never| match never {}).boxed());
+    let mut response =
+        Response::new(Full::new(Bytes::from_static(sentence.as_bytes())).map_err(|never| match never {}).boxed());
     *response.status_mut() = status;
     // A program that was refused has no more to say on this connection, and some clients would wait for it to end.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

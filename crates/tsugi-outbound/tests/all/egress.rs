@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -61,7 +61,10 @@ impl ProxyUnderTest {
     /// Asks for a tunnel and sends one request through it.
     async fn tunnel(&self, authority: &str) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        stream.write_all(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             match stream.read_u8().await {
@@ -88,7 +91,9 @@ async fn a_listed_host_is_reached_by_a_tunnel_and_by_a_plain_request() {
         let answer = proxy.tunnel(&format!("{host}:{port}")).await;
         assert!(answer.contains("GET /inside HTTP/1.1|inside"), "{answer}");
         // The header names another host than the address: what was checked counts.
-        let head = format!("GET http://{host}:{port}/x?y=1 HTTP/1.1\r\nhost: other.test\r\nproxy-authorization: z\r\nconnection: close\r\n\r\n");
+        let head = format!(
+            "GET http://{host}:{port}/x?y=1 HTTP/1.1\r\nhost: other.test\r\nproxy-authorization: z\r\nconnection: close\r\n\r\n"
+        );
         let answer = proxy.send(&head).await;
         assert!(answer.contains(&format!("GET /x?y=1 HTTP/1.1|{host}:{port}")), "{answer}");
     }

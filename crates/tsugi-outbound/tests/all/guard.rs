@@ -59,7 +59,9 @@ async fn a_careless_check_of_the_text_lets_the_same_spellings_through() {
     let sink = CountingSink::start().await;
     let mut through = Vec::new();
     // Only spellings that cannot leave this machine whatever the system makes of them.
-    for host in ["0177.0.0.1", "0x7f.1", "0x7f000001", "2130706433", "0", "0.0.0.0", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"] {
+    for host in
+        ["0177.0.0.1", "0x7f.1", "0x7f000001", "2130706433", "0", "0.0.0.0", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"]
+    {
         if let Some(mut stream) = careless(host, sink.port()).await {
             stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
             stream.read_to_end(&mut Vec::new()).await.unwrap();
@@ -75,7 +77,10 @@ async fn a_public_name_passes_and_all_its_addresses_are_given() {
     let guard = guard(&[], false);
     let target = guard.parse("https://GOOD.test./path?x=1").unwrap();
     let found = guard.resolve(&target).await.unwrap();
-    assert_eq!(found, ["93.184.216.34:443", "[2606:2800:220:1::1]:443"].map(|text| text.parse::<SocketAddr>().unwrap()));
+    assert_eq!(
+        found,
+        ["93.184.216.34:443", "[2606:2800:220:1::1]:443"].map(|text| text.parse::<SocketAddr>().unwrap())
+    );
 }
 
 #[test]
@@ -104,7 +109,13 @@ fn the_text_of_an_address_must_be_plain() {
     ] {
         assert_eq!(guard.parse(url).map(|_| ()).map_err(|refusal| refusal.rule()), Err(rule), "{url}");
     }
-    for url in ["https://good.test/", "https://good.test:443/", "https://good.test:8443/", "wss://good.test/", "HTTPS:\\\\good.test\\"] {
+    for url in [
+        "https://good.test/",
+        "https://good.test:443/",
+        "https://good.test:8443/",
+        "wss://good.test/",
+        "HTTPS:\\\\good.test\\",
+    ] {
         assert!(guard.parse(url).is_ok(), "{url}");
     }
 }
@@ -119,7 +130,12 @@ async fn plain_http_is_for_loopback_alone_and_only_where_it_is_switched_on() {
         assert_eq!(refusal(&on, &url).await, None, "{url}");
     }
     // Another party's name must not lead to loopback, with or without TLS.
-    for url in ["http://rebinding.test:8080/", "https://rebinding.test:8080/", "http://10.0.0.1:8080/", "http://good.test:8080/"] {
+    for url in [
+        "http://rebinding.test:8080/",
+        "https://rebinding.test:8080/",
+        "http://10.0.0.1:8080/",
+        "http://good.test:8080/",
+    ] {
         assert!(refusal(&guard(&[], true), url).await.is_some(), "{url}");
     }
 }
@@ -135,7 +151,9 @@ async fn an_allowed_network_or_name_may_be_private_but_never_a_metadata_service(
     assert!(refusal(&by_name, "https://10.0.0.1/").await.is_some(), "a name allows no literal address");
     assert!(refusal(&by_name, "https://private.test.evil/").await.is_some());
     let everything = guard(&["0.0.0.0/0", "::/0", "*.test", "*.internal", "metadata.google.internal"], true);
-    for host in ["169.254.169.254", "[::ffff:169.254.169.254]", "metadata.google.internal", "translated.test", "168.63.129.16"] {
+    for host in
+        ["169.254.169.254", "[::ffff:169.254.169.254]", "metadata.google.internal", "translated.test", "168.63.129.16"]
+    {
         let rule = refusal(&everything, &format!("https://{host}/")).await.map(|refusal| refusal.rule());
         assert_eq!(rule, Some("metadata"), "{host}");
     }
@@ -144,7 +162,10 @@ async fn an_allowed_network_or_name_may_be_private_but_never_a_metadata_service(
 #[tokio::test]
 async fn one_private_answer_among_public_ones_refuses_them_all() {
     let refused = refusal(&guard(&[], false), "https://mixed.test/").await;
-    assert!(matches!(refused, Some(OutboundRefusal::SpecialAddress { address, .. }) if address.is_loopback()), "{refused:?}");
+    assert!(
+        matches!(refused, Some(OutboundRefusal::SpecialAddress { address, .. }) if address.is_loopback()),
+        "{refused:?}"
+    );
 }
 
 /// A name that changes its answer between the check and the connection.

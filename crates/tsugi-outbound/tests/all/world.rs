@@ -35,7 +35,8 @@ impl CountingSink {
                     }
                     let text = String::from_utf8_lossy(&request);
                     let body = text.lines().next().unwrap_or_default().to_owned() + "|" + host_of(&text);
-                    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+                    let answer =
+                        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
                     let _ = stream.write_all(answer.as_bytes()).await;
                 });
             }

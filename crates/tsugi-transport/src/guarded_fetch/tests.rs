@@ -163,10 +163,12 @@ async fn a_redirect_leads_only_where_the_guard_would_let_a_first_request_go() {
 
 /// Hosts that `insecureLoopback` allows on purpose.
 fn spelling_is_loopback(host: &str) -> bool {
-    url::Url::parse(&format!("https://{host}/")).ok().and_then(|url| TargetHost::of(&url)).is_some_and(|host| match host {
-        TargetHost::Address(address) => address.is_loopback(),
-        TargetHost::Name(name) => name.ends_with("localhost"),
-    })
+    url::Url::parse(&format!("https://{host}/")).ok().and_then(|url| TargetHost::of(&url)).is_some_and(
+        |host| match host {
+            TargetHost::Address(address) => address.is_loopback(),
+            TargetHost::Name(name) => name.ends_with("localhost"),
+        },
+    )
 }
 
 #[tokio::test]
@@ -209,10 +211,14 @@ async fn only_json_within_the_limit_is_accepted() {
         "/lie" => "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 5\r\n\r\n<htm>".to_owned(),
         "/keys" => json("{}").replace("application/json", "Application/JWK-Set+JSON; charset=utf-8"),
         "/error" => json(r#"{"error":"invalid_grant"}"#).replace("200 OK", "400 Bad Request"),
-        "/announced" => "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000000000\r\n\r\n[".to_owned(),
+        "/announced" => {
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000000000\r\n\r\n[".to_owned()
+        }
         "/endless" => {
             let chunk = format!("{:x}\r\n{}\r\n", 60 << 10, " ".repeat(60 << 10));
-            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{chunk}")
+            format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{chunk}"
+            )
         }
         _ => String::new(),
     })
@@ -305,7 +311,13 @@ async fn a_configured_server_may_be_private_but_not_a_metadata_service() {
     };
     assert_eq!(post(&host.url("/")).await, Ok(()));
     let refused = Err(Some(tsugi_protocol::answer::FaultReason::AddressRefused));
-    for host in ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "metadata.google.internal"] {
+    for host in [
+        "169.254.169.254",
+        "0xa9fea9fe",
+        "[::ffff:169.254.169.254]",
+        "[64:ff9b::a9fe:a9fe]",
+        "metadata.google.internal",
+    ] {
         assert_eq!(post(&format!("http://{host}/")).await, refused, "{host}");
     }
 }
