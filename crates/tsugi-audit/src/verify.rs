@@ -245,7 +245,11 @@ impl ChainVerifier {
         if line.prev != head.hash {
             let before =
                 ChainBreak { seq: head.seq, file: self.last.0.clone(), line: self.last.1, reason: BreakReason::Changed };
-            // When the line before is a checkpoint, its signature says that it is as it was written.
+            // A checkpoint says by its signature which of the two is as it was written.
+            if let Some(checkpoint) = line.checkpoint.as_ref().filter(|checkpoint| checkpoint.is_signed()) {
+                let is_before_whole = checkpoint.head() == Some(head);
+                return Some(if is_before_whole { here(line.seq, BreakReason::Detached) } else { before });
+            }
             if self.last_reason.is_some() {
                 return Some(here(line.seq, BreakReason::Detached));
             }

@@ -38,7 +38,8 @@ pub enum SyncMode {
 }
 
 /// What happens to calls while the file cannot be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FailurePolicy {
     #[default]
     Refuse,
