@@ -101,8 +101,7 @@ mod tests {
 
     fn kept(policy: &ArgumentPolicy, arguments: &str) -> Option<String> {
         let key = AuditKey::from_seed(&[1; 32]).unwrap();
-        let record =
-            AuditRecord { server: Some("mail"), name: Some("send"), ..AuditRecord::new(AuditKind::CallBegun) };
+        let record = AuditRecord { server: Some("mail"), name: Some("send"), ..AuditRecord::new(AuditKind::CallBegun) };
         policy.record(&record, arguments, &key).map(|kept| String::from_utf8(kept.to_canonical()).unwrap())
     }
 

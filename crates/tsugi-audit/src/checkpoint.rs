@@ -65,7 +65,8 @@ impl AuditKey {
                 if mode & 0o077 != 0 {
                     return Err(KeyError::Exposed(path.display().to_string()));
                 }
-                let seed = from_hex::<32>(text.trim()).ok_or_else(|| KeyError::Malformed(path.display().to_string()))?;
+                let seed =
+                    from_hex::<32>(text.trim()).ok_or_else(|| KeyError::Malformed(path.display().to_string()))?;
                 Self::from_seed(&seed)
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::create(path),
@@ -260,7 +261,10 @@ mod tests {
         let path = folder.path().join("audit.key");
         let made = AuditKey::load_or_create(&path).unwrap().public();
         assert_eq!(AuditKey::load_or_create(&path).unwrap().public(), made);
-        assert_eq!(PublicKey::parse(&std::fs::read_to_string(folder.path().join("audit.key.pub")).unwrap()), Some(made));
+        assert_eq!(
+            PublicKey::parse(&std::fs::read_to_string(folder.path().join("audit.key.pub")).unwrap()),
+            Some(made)
+        );
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(AuditKey::load_or_create(&path), Err(KeyError::Exposed(_))));

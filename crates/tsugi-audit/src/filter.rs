@@ -30,9 +30,10 @@ impl LineFilter {
         };
         let time = line.get("time").and_then(Value::as_str).and_then(AuditTime::parse);
         let kind = line.get("kind").and_then(Value::as_str).unwrap_or_default();
-        let is_kind = self.kind.as_deref().is_none_or(|wanted| {
-            kind == wanted || kind.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'))
-        });
+        let is_kind = self
+            .kind
+            .as_deref()
+            .is_none_or(|wanted| kind == wanted || kind.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.')));
         is_kind
             && is("identity", &self.identity)
             && is("tenant", &self.tenant)

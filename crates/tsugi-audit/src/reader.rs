@@ -175,7 +175,9 @@ mod tests {
         let prev = LineHash::NONE.to_string();
         let line = format!(r#"{{"kind":"config","prev":"{prev}","seq":1,"time":"t","later":{{}}}}"#);
         assert_eq!(ChainLine::parse(line.as_bytes()).unwrap().seq, 1);
-        for bad in [line.replace("\"seq\":1", "\"seq\":\"1\""), line.replace(&prev, "00"), format!(" {line}"), "[]".into()] {
+        for bad in
+            [line.replace("\"seq\":1", "\"seq\":\"1\""), line.replace(&prev, "00"), format!(" {line}"), "[]".into()]
+        {
             assert_eq!(ChainLine::parse(bad.as_bytes()), None, "{bad}");
         }
     }

@@ -349,7 +349,10 @@ mod tests {
         let line = line(&AuditRecord::new(AuditKind::Config));
         assert_eq!(
             line,
-            format!(r#"{{"kind":"config","prev":"{}","seq":42,"time":"1970-01-01T00:00:00.000001Z"}}"#, "ab".repeat(32))
+            format!(
+                r#"{{"kind":"config","prev":"{}","seq":42,"time":"1970-01-01T00:00:00.000001Z"}}"#,
+                "ab".repeat(32)
+            )
         );
     }
 

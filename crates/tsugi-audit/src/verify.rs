@@ -243,8 +243,12 @@ impl ChainVerifier {
             return Some(here(line.seq, BreakReason::Moved));
         }
         if line.prev != head.hash {
-            let before =
-                ChainBreak { seq: head.seq, file: self.last.0.clone(), line: self.last.1, reason: BreakReason::Changed };
+            let before = ChainBreak {
+                seq: head.seq,
+                file: self.last.0.clone(),
+                line: self.last.1,
+                reason: BreakReason::Changed,
+            };
             // A checkpoint says by its signature which of the two is as it was written.
             if let Some(checkpoint) = line.checkpoint.as_ref().filter(|checkpoint| checkpoint.is_signed()) {
                 let is_before_whole = checkpoint.head() == Some(head);

@@ -289,7 +289,8 @@ impl AuditWriter {
             if *synced.borrow_and_update() >= seq {
                 return Ok(());
             }
-            if self.state.is_sync_broken.load(Ordering::Acquire) && self.state.config.on_failure == FailurePolicy::Refuse
+            if self.state.is_sync_broken.load(Ordering::Acquire)
+                && self.state.config.on_failure == FailurePolicy::Refuse
             {
                 return Err(AuditUnavailable);
             }

@@ -156,10 +156,7 @@ mod tests {
         };
         assert!(answer(200, "{}").is_ok());
         assert!(answer(200, r#"{"partialSuccess":{}}"#).is_ok());
-        assert!(matches!(
-            answer(200, r#"{"partialSuccess":{"rejectedLogRecords":"3"}}"#),
-            Err(SinkError::Rejected(_))
-        ));
+        assert!(matches!(answer(200, r#"{"partialSuccess":{"rejectedLogRecords":"3"}}"#), Err(SinkError::Rejected(_))));
         for status in [429, 502, 503, 504] {
             let Err(SinkError::Unavailable { retry_after, .. }) = answer(status, "") else { panic!("{status}") };
             assert_eq!(retry_after, Some(Duration::from_secs(7)));

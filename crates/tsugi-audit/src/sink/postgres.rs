@@ -68,7 +68,8 @@ impl PostgresSink {
         let client = self.client().await?;
         let transaction = client.transaction().await.map_err(SinkError::unavailable)?;
         transaction.execute(INSERT, &[&chain, &seqs, &texts]).await.map_err(SinkError::unavailable)?;
-        let differing = transaction.query_one(DIFFERING, &[&chain, &seqs, &texts]).await.map_err(SinkError::unavailable)?;
+        let differing =
+            transaction.query_one(DIFFERING, &[&chain, &seqs, &texts]).await.map_err(SinkError::unavailable)?;
         let differing: i64 = differing.get(0);
         transaction.commit().await.map_err(SinkError::unavailable)?;
         match differing {

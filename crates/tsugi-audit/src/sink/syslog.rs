@@ -86,7 +86,8 @@ fn write_frame(frames: &mut Vec<u8>, own_host: &str, line: &FollowedLine) {
 fn message(own_host: &str, line: &FollowedLine) -> String {
     let value: Value = serde_json::from_str(&line.text).unwrap_or_default();
     let header = |name: &str, longest: usize| {
-        let text: String = value[name].as_str().unwrap_or("-").chars().filter(char::is_ascii_graphic).take(longest).collect();
+        let text: String =
+            value[name].as_str().unwrap_or("-").chars().filter(char::is_ascii_graphic).take(longest).collect();
         if text.is_empty() { "-".to_owned() } else { text }
     };
     let (time, kind) = (header("time", 32), header("kind", 32));

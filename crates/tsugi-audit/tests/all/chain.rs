@@ -59,7 +59,9 @@ fn any_changed_byte_is_found_and_its_line_named() {
         let mut changed = good.clone();
         changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
         std::fs::write(world.file(), &changed).unwrap();
-        let ChainVerdict::Broken(found) = world.verdict() else { panic!("byte {at} of line {seq}: {:?}", world.verdict()) };
+        let ChainVerdict::Broken(found) = world.verdict() else {
+            panic!("byte {at} of line {seq}: {:?}", world.verdict())
+        };
         // A changed digit of `seq` itself gives the line another number; its place in the file is still named.
         let is_named = found.seq == seq || found.line == seq;
         assert!(is_named, "byte {at} of line {seq}: {found:?}");
@@ -146,10 +148,7 @@ fn a_checkpoint_that_was_kept_elsewhere_shows_an_earlier_end_and_another_history
     assert_eq!(verify_set(&world.files(), &options).unwrap().exit_code(), 0);
     std::fs::write(world.file(), earlier).unwrap();
     assert_eq!(world.verdict().exit_code(), 0, "the earlier end is good by itself");
-    assert!(matches!(
-        verify_set(&world.files(), &options).unwrap(),
-        ChainVerdict::Cut(_, CutReason::BeforeCheckpoint)
-    ));
+    assert!(matches!(verify_set(&world.files(), &options).unwrap(), ChainVerdict::Cut(_, CutReason::BeforeCheckpoint)));
     // Another history of the same length, signed with the right key.
     let world = AuditWorld::with_calls(1);
     write_call(&world.open(), "forged");
