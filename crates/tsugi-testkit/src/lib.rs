@@ -9,6 +9,7 @@
 //! | [`fake`] | a TCP, HTTP or TLS peer whose answers are scripted byte by byte |
 //! | [`process`] | living processes that carry a mark, counted from outside; memory and open files |
 //! | [`careless`] | a client that does everything wrong: a fault test must fail on it |
+//! | [`token_forge`] | keys that sign access tokens, right ones and forged ones |
 //! | [`wait`] | waiting for a condition instead of for a time |
 //!
 //! # A server that misbehaves
@@ -54,4 +55,5 @@ pub mod journal;
 pub mod process;
 pub mod script;
 pub mod scripted;
+pub mod token_forge;
 pub mod wait;
