@@ -14,6 +14,7 @@ pub mod endpoint;
 pub mod introspection;
 pub mod issuer_metadata;
 pub mod jose;
+pub mod key_cache;
 pub mod resource_metadata;
 pub mod scope;
 pub mod secret;
