@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-#[cfg(feature = "plain")]
-use plain::TimerCore;
-#[cfg(not(feature = "plain"))]
-use ticking::TimerCore;
+use crate::switch::RuntimeTrick;
+use plain::PlainTimer;
+use ticking::TickingTimer;
 
 /// How long after its deadline an entry expires: a layer below with a limit of the same length knows better what is
 /// wrong, so it gets to report first.
@@ -23,6 +22,22 @@ const GRACE: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub struct CoarseTimer(TimerCore);
 
+#[derive(Debug)]
+enum TimerCore {
+    Ticking(TickingTimer),
+    /// Where the trick is switched off.
+    Plain(PlainTimer),
+}
+
+impl Default for TimerCore {
+    fn default() -> Self {
+        match RuntimeTrick::CoarseTimer.is_plain() {
+            true => Self::Plain(PlainTimer::default()),
+            false => Self::Ticking(TickingTimer::default()),
+        }
+    }
+}
+
 /// One deadline of a [`CoarseTimer`]. Give it back with [`CoarseTimer::remove`].
 #[derive(Debug)]
 pub struct TimerKey(usize);
@@ -30,7 +45,10 @@ pub struct TimerKey(usize);
 impl CoarseTimer {
     /// Sets a deadline for the task of `context`. Must be called within a runtime.
     pub fn set(&self, at: Instant, context: &mut Context<'_>) -> TimerKey {
-        TimerKey(self.0.set(at, context))
+        TimerKey(match &self.0 {
+            TimerCore::Ticking(timer) => timer.set(at, context),
+            TimerCore::Plain(timer) => timer.set(at, context),
+        })
     }
 
     /// Runs a future until it completes or the deadline passes; `None` in the latter case.
@@ -49,17 +67,26 @@ impl CoarseTimer {
 
     /// Moves a deadline.
     pub fn move_to(&self, key: &TimerKey, at: Instant) {
-        self.0.move_to(key.0, at);
+        match &self.0 {
+            TimerCore::Ticking(timer) => timer.move_to(key.0, at),
+            TimerCore::Plain(timer) => timer.move_to(key.0, at),
+        }
     }
 
     /// Ready once the deadline was seen to have passed.
     pub fn poll(&self, key: &TimerKey, context: &mut Context<'_>) -> Poll<()> {
-        self.0.poll(key.0, context)
+        match &self.0 {
+            TimerCore::Ticking(timer) => timer.poll(key.0, context),
+            TimerCore::Plain(timer) => timer.poll(key.0, context),
+        }
     }
 
     /// Removes a deadline.
     pub fn remove(&self, key: TimerKey) {
-        self.0.remove(key.0);
+        match &self.0 {
+            TimerCore::Ticking(timer) => timer.remove(key.0),
+            TimerCore::Plain(timer) => timer.remove(key.0),
+        }
     }
 }
 
@@ -89,7 +116,6 @@ impl Drop for TimerGuard<'_> {
     }
 }
 
-#[cfg(not(feature = "plain"))]
 mod ticking {
     use std::sync::{Arc, Weak};
     use std::task::{Context, Poll, Waker};
@@ -108,8 +134,9 @@ mod ticking {
     /// have to wake it.
     pub(super) const QUIET_TICKS: u32 = 50;
 
+    /// One task that looks at all deadlines now and then.
     #[derive(Debug, Default)]
-    pub(super) struct TimerCore(Arc<SharedTable>);
+    pub(super) struct TickingTimer(Arc<SharedTable>);
 
     #[derive(Debug, Default)]
     struct SharedTable {
@@ -139,7 +166,7 @@ mod ticking {
         waker: Waker,
     }
 
-    impl TimerCore {
+    impl TickingTimer {
         pub(super) fn set(&self, at: Instant, context: &mut Context<'_>) -> usize {
             let waker = context.waker().clone();
             let mut table = self.0.table.lock();
@@ -237,7 +264,6 @@ mod ticking {
     }
 }
 
-#[cfg(feature = "plain")]
 mod plain {
     use std::future::Future;
     use std::pin::Pin;
@@ -251,9 +277,9 @@ mod plain {
 
     /// A tokio timer for each deadline.
     #[derive(Debug, Default)]
-    pub(super) struct TimerCore(Mutex<Slab<Pin<Box<Sleep>>>>);
+    pub(super) struct PlainTimer(Mutex<Slab<Pin<Box<Sleep>>>>);
 
-    impl TimerCore {
+    impl PlainTimer {
         pub(super) fn set(&self, at: Instant, context: &mut Context<'_>) -> usize {
             let mut sleep = Box::pin(tokio::time::sleep_until(at + GRACE));
             // Registers the waker. Should the deadline have passed already, the next poll must come by itself.
@@ -311,15 +337,19 @@ mod tests {
         assert!(start.elapsed() >= Duration::from_secs(5));
     }
 
-    #[cfg(not(feature = "plain"))]
+    fn ticker_state(timer: &CoarseTimer) -> ticking::TickerState {
+        let TimerCore::Ticking(timer) = &timer.0 else { panic!("it should tick") };
+        timer.ticker_state()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_ticker_falls_asleep_and_is_woken_again() {
         use ticking::{QUIET_TICKS, TICK, TickerState};
-        let timer = CoarseTimer::default();
+        let timer = CoarseTimer(TimerCore::Ticking(TickingTimer::default()));
         expired(&timer, set(&timer, Instant::now() + TICK).await).await;
         tokio::time::sleep(TICK * (QUIET_TICKS + 10)).await;
-        assert_eq!(timer.0.ticker_state(), TickerState::Asleep);
+        assert_eq!(ticker_state(&timer), TickerState::Asleep);
         expired(&timer, set(&timer, Instant::now() + TICK).await).await;
-        assert_eq!(timer.0.ticker_state(), TickerState::Ticking);
+        assert_eq!(ticker_state(&timer), TickerState::Ticking);
     }
 }

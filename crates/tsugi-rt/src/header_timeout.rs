@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
 
+use crate::switch::RuntimeTrick;
+
 /// The header timeout of one connection. It runs from the start: before the first bytes show the HTTP version hyper has
 /// no timer, and a client that opens connections and stays silent could exhaust the limit on connections.
 #[derive(Debug, Clone)]
@@ -64,33 +66,27 @@ impl Timer for HeaderTimeout {
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
         let after = deadline.saturating_duration_since(self.0.began);
         self.0.deadline.store(after.as_micros() as u64, Ordering::Relaxed);
-        Box::pin(HeaderWait {
-            timeout: self.clone(),
-            #[cfg(feature = "plain")]
-            sleep: Box::pin(tokio::time::sleep_until(deadline.into())),
-        })
+        let is_plain = RuntimeTrick::HeaderTimeout.is_plain();
+        let sleep = is_plain.then(|| Box::pin(tokio::time::sleep_until(deadline.into())));
+        Box::pin(HeaderWait { timeout: self.clone(), sleep })
     }
 }
 
 /// A head that is awaited. It never completes by itself: [`HeaderTimeout::is_late`] ends the whole connection.
-/// With the feature `plain` it is an ordinary timer.
 struct HeaderWait {
     timeout: HeaderTimeout,
-    #[cfg(feature = "plain")]
-    sleep: Pin<Box<tokio::time::Sleep>>,
+    /// An ordinary timer, where the trick is switched off.
+    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl Future for HeaderWait {
     type Output = ();
 
-    #[cfg(not(feature = "plain"))]
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Pending
-    }
-
-    #[cfg(feature = "plain")]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.sleep.as_mut().poll(context)
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().poll(context),
+            None => Poll::Pending,
+        }
     }
 }
 

@@ -8,4 +8,5 @@ pub mod coarse_timer;
 pub mod header_timeout;
 pub mod read_buffers;
 pub mod small_buffer;
+mod switch;
 pub mod wake_filter;

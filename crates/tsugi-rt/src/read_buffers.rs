@@ -6,6 +6,8 @@
 
 use bytes::BytesMut;
 
+use crate::switch::RuntimeTrick;
+
 /// The buffer of a quiet connection.
 const SMALL: usize = 8 << 10;
 /// The capacity of the pipe, so that one read can empty it.
@@ -51,7 +53,7 @@ impl ReadBuffers {
 
     /// Makes room for `more` bytes, in another buffer of `size` bytes if necessary.
     fn reserve(&mut self, more: usize, size: usize) {
-        if cfg!(feature = "plain") {
+        if RuntimeTrick::ReadBuffers.is_plain() {
             return self.current.reserve(more);
         }
         let is_there = self.current.capacity() - self.current.len() >= more;

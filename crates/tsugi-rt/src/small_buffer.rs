@@ -6,6 +6,8 @@ use std::cell::RefCell;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::switch::RuntimeTrick;
+
 /// The size of a block. It can be reused once the last response in it was sent.
 const BLOCK: usize = 32 << 10;
 /// Larger responses get a buffer of their own.
@@ -17,7 +19,7 @@ thread_local! {
 
 /// Returns the bytes that `write` writes. `size` is an estimate of how many.
 pub fn write_small(size: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
-    if size > SMALL || cfg!(feature = "plain") {
+    if size > SMALL || RuntimeTrick::SmallBuffer.is_plain() {
         let mut own = BytesMut::with_capacity(size);
         write(&mut own);
         return own.freeze();

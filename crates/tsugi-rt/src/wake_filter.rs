@@ -8,6 +8,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
+use crate::switch::RuntimeTrick;
+
 thread_local! {
     static SUPPRESSION: Cell<WakeSuppression> = const { Cell::new(WakeSuppression::Off) };
 }
@@ -30,7 +32,7 @@ pub fn suppress_wakes<T>(read: impl FnOnce() -> T) -> (T, bool) {
             SUPPRESSION.set(WakeSuppression::Off);
         }
     }
-    if cfg!(feature = "plain") {
+    if RuntimeTrick::WakeFilter.is_plain() {
         return (read(), false);
     }
     SUPPRESSION.set(WakeSuppression::On);
@@ -45,7 +47,10 @@ pub struct FilteredWaker(Waker);
 impl FilteredWaker {
     /// A waker of `task` whose wake-ups can be suppressed.
     pub fn of(task: &Waker) -> Waker {
-        if cfg!(feature = "plain") { task.clone() } else { Waker::from(Arc::new(FilteredWaker(task.clone()))) }
+        match RuntimeTrick::WakeFilter.is_plain() {
+            true => task.clone(),
+            false => Waker::from(Arc::new(FilteredWaker(task.clone()))),
+        }
     }
 }
 
