@@ -1,4 +1,7 @@
 //! How long to wait before trying again: the one jitter function, and what the supervisor does after a failure.
+//!
+//! The crate `backon` is not used: it would replace the eight lines of [`grown`] and [`full_jitter`], and its jitter only
+//! lengthens a wait, so that clients that failed together do not come back over the whole interval.
 
 use std::collections::VecDeque;
 use std::time::Duration;
