@@ -5,7 +5,8 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use tsugi_fuzz::Stream;
-use tsugi_protocol::codec::{CodecError, FramingKind, InputLimits, content_length};
+use tsugi_protocol::codec::{FramingKind, InputLimits, content_length};
+use tsugi_protocol::rpc::MessageError;
 
 fuzz_target!(|data: &[u8]| {
     let Some(stream) = Stream::of(data) else { return };
@@ -18,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     is_found_after_noise(stream.bytes);
 });
 
-fn frames(stream: &Stream<'_>, is_cut: bool) -> Vec<Result<Bytes, CodecError>> {
+fn frames(stream: &Stream<'_>, is_cut: bool) -> Vec<Result<Bytes, MessageError>> {
     let mut decoder = content_length::ContentLengthDecoder::new(stream.limit);
     let next = |buffer: &mut _| decoder.next(buffer);
     let fed = if is_cut { stream.cut(next) } else { stream.whole(next) };

@@ -5,7 +5,8 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use tsugi_fuzz::Stream;
-use tsugi_protocol::codec::{CodecError, FramingDecoder, FramingKind, line};
+use tsugi_protocol::codec::{FramingDecoder, FramingKind, line};
+use tsugi_protocol::rpc::MessageError;
 
 fuzz_target!(|data: &[u8]| {
     let Some(stream) = Stream::of(data) else { return };
@@ -18,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     check_encoding(stream.bytes);
 });
 
-fn lines(stream: &Stream<'_>, is_cut: bool) -> Vec<Result<Bytes, CodecError>> {
+fn lines(stream: &Stream<'_>, is_cut: bool) -> Vec<Result<Bytes, MessageError>> {
     let mut decoder = line::LineDecoder::new(stream.limit);
     let next = |buffer: &mut _| decoder.next(buffer);
     let mut fed = if is_cut { stream.cut(next) } else { stream.whole(next) };
@@ -27,7 +28,7 @@ fn lines(stream: &Stream<'_>, is_cut: bool) -> Vec<Result<Bytes, CodecError>> {
     fed.items
 }
 
-fn framed(stream: &Stream<'_>, is_cut: bool) -> (FramingKind, Vec<Result<Bytes, CodecError>>) {
+fn framed(stream: &Stream<'_>, is_cut: bool) -> (FramingKind, Vec<Result<Bytes, MessageError>>) {
     let mut framing = FramingDecoder::new(stream.limit);
     let next = |buffer: &mut _| framing.next(buffer);
     let mut fed = if is_cut { stream.cut(next) } else { stream.whole(next) };

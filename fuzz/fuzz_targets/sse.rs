@@ -5,7 +5,8 @@
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use tsugi_fuzz::Stream;
-use tsugi_protocol::codec::{CodecError, sse};
+use tsugi_protocol::codec::sse;
+use tsugi_protocol::rpc::MessageError;
 
 fuzz_target!(|data: &[u8]| {
     let Some(stream) = Stream::of(data) else { return };
@@ -18,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     injects_nothing(stream.bytes);
 });
 
-type Events = (Option<String>, Vec<Result<sse::SseEvent, CodecError>>);
+type Events = (Option<String>, Vec<Result<sse::SseEvent, MessageError>>);
 
 fn events(stream: &Stream<'_>, is_cut: bool) -> Events {
     let mut decoder = sse::SseDecoder::new(stream.limit);

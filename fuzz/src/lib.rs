@@ -1,7 +1,7 @@
 //! What several targets share: input that says how it is to be cut, and feeding it to a decoder.
 
 use bytes::BytesMut;
-use tsugi_protocol::codec::CodecError;
+use tsugi_protocol::rpc::MessageError;
 
 /// A stream with the limit and the cuts that its first bytes choose.
 pub struct Stream<'a> {
@@ -45,13 +45,13 @@ impl<'a> Stream<'a> {
 }
 
 /// What a decoder answers when it is asked.
-pub type Next<T> = Option<Result<T, CodecError>>;
+pub type Next<T> = Option<Result<T, MessageError>>;
 
 /// What came out, and what is still held.
 #[derive(Debug)]
 pub struct Fed<T> {
     /// Everything that came out, in order.
-    pub items: Vec<Result<T, CodecError>>,
+    pub items: Vec<Result<T, MessageError>>,
     /// What is waiting for more.
     pub buffer: BytesMut,
 }

@@ -27,6 +27,7 @@ pub(crate) fn call_fault(error: &TransportError) -> Fault {
         TransportErrorKind::Spawn { may_pass } => not_started(error, *may_pass),
         TransportErrorKind::Connect => Fault::new(FaultCode::ConnectionFailed, &error.message),
         TransportErrorKind::Lost => Fault::new(FaultCode::ConnectionLost, &error.message),
+        TransportErrorKind::Congested => Fault::new(FaultCode::Overloaded, &error.message),
         TransportErrorKind::Protocol => Fault::new(FaultCode::InvalidResponse, &error.message),
         TransportErrorKind::TooLarge => Fault::new(FaultCode::InvalidResponse, &error.message),
         TransportErrorKind::Status { status, .. } => {

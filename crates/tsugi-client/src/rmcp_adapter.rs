@@ -11,7 +11,7 @@ use rmcp::transport::Transport;
 use rmcp::{ServerHandler, ServiceExt};
 use tokio::sync::mpsc;
 use tsugi_transport::link::{Inbox, Outbox};
-use tsugi_transport::{Link, TransportError};
+use tsugi_transport::{Link, TransportError, TransportErrorKind};
 
 use crate::config::{ConnectTarget, LinkSource};
 
@@ -48,26 +48,21 @@ struct QueueTransport {
     outgoing: mpsc::Sender<Result<Bytes, TransportError>>,
 }
 
-/// Why a message of a handler did not leave.
-#[derive(Debug, thiserror::Error)]
-enum QueueError {
-    #[error("the message cannot be written as JSON: {0}")]
-    Json(#[from] serde_json::Error),
-    #[error("the client is gone")]
-    Gone,
-}
-
 impl Transport<RoleServer> for QueueTransport {
-    type Error = QueueError;
+    type Error = TransportError;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = Result<(), QueueError>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), TransportError>> + Send + 'static {
         let outgoing = self.outgoing.clone();
         async move {
-            let message = serde_json::to_vec(&message)?;
-            outgoing.send(Ok(message.into())).await.map_err(|_| QueueError::Gone)
+            let unsent = |kind, why: String| TransportError::unsent(kind, why);
+            let message = serde_json::to_vec(&message).map_err(|error| {
+                unsent(TransportErrorKind::Protocol, format!("the message cannot be written as JSON: {error}"))
+            })?;
+            let gone = |_| unsent(TransportErrorKind::Lost, "the client is gone".to_owned());
+            outgoing.send(Ok(message.into())).await.map_err(gone)
         }
     }
 
@@ -82,7 +77,7 @@ impl Transport<RoleServer> for QueueTransport {
         }
     }
 
-    async fn close(&mut self) -> Result<(), QueueError> {
+    async fn close(&mut self) -> Result<(), TransportError> {
         self.incoming.close();
         Ok(())
     }

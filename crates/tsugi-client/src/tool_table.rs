@@ -12,7 +12,8 @@ use tsugi_protocol::answer::Call;
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::tool::ToolDescription;
-use tsugi_schema::validate::{CompileError, ValidationLimits, Validator};
+use tsugi_schema::error::SchemaError;
+use tsugi_schema::validate::{ValidationLimits, Validator};
 
 use crate::catalog::{Catalog, OmittedEntry};
 use crate::config::{AutoSwitch, ServerConfig, ToolConfig, ValidatePolicy, ValidationMode};
@@ -209,8 +210,7 @@ impl KnownTool {
         let refuse = |schema: &LazySchema, strictness, which| {
             let unusable = schema.compiled.get()?.as_ref().err()?;
             // A schema that is merely broken costs the check, not the tool.
-            (strictness == ValidationMode::Enforce && unusable.is_hostile)
-                .then(|| format!("its {which}: {}", unusable.reason))
+            (strictness == ValidationMode::Enforce && unusable.is_hostile()).then(|| format!("its {which}: {unusable}"))
         };
         refuse(&self.input, self.policy.arguments, "inputSchema")
             .or_else(|| refuse(&self.output, self.policy.results, "outputSchema"))
@@ -218,7 +218,7 @@ impl KnownTool {
 
     fn troubles(&self) -> impl Iterator<Item = OmittedEntry> {
         let of = |schema: &LazySchema, which: &str| match schema.compiled.get() {
-            Some(Err(unusable)) => Some(format!("its {which} cannot be used: {}", unusable.reason)),
+            Some(Err(unusable)) => Some(format!("its {which} cannot be used: {unusable}")),
             Some(Ok(validator)) => {
                 let (pointer, reason) = validator.skipped().first()?;
                 Some(format!("its {which} is not checked as a whole: {pointer}: {reason}"))
@@ -243,15 +243,7 @@ impl KnownTool {
 #[derive(Debug)]
 struct LazySchema {
     raw: Option<RawJson>,
-    compiled: OnceLock<Result<Validator, SchemaProblem>>,
-}
-
-/// Why a schema cannot be used.
-#[derive(Debug)]
-struct SchemaProblem {
-    reason: String,
-    /// It costs too much, leaves the document or never ends: no server needs that.
-    is_hostile: bool,
+    compiled: OnceLock<Result<Validator, SchemaError>>,
 }
 
 impl LazySchema {
@@ -261,7 +253,7 @@ impl LazySchema {
 
     /// Of a tool that could not be read at all.
     fn unusable(reason: String) -> Self {
-        Self { raw: None, compiled: OnceLock::from(Err(SchemaProblem { reason, is_hostile: true })) }
+        Self { raw: None, compiled: OnceLock::from(Err(SchemaError::LeftOut(reason))) }
     }
 
     fn is_ready(&self) -> bool {
@@ -279,34 +271,14 @@ impl LazySchema {
     fn compiled(&self, tool: &KnownTool, which: &str) -> Option<&Validator> {
         let raw = self.raw.as_ref()?;
         let compile = || {
-            compile(raw).inspect_err(|SchemaProblem { reason, .. }| {
+            Validator::compile_text(raw.as_str(), ValidationLimits::default()).inspect_err(|reason| {
                 let (server, tool) = (&tool.server, &tool.name);
-                tracing::warn!(target: CHECKING, %server, tool = %tool, which, reason, "a schema cannot be used");
+                tracing::warn!(target: CHECKING, %server, tool = %tool, which, %reason, "a schema cannot be used");
             })
         };
         // Two calls may race to be first; one of them compiles, the other waits for it.
         self.compiled.get_or_init(compile).as_ref().ok()
     }
-}
-
-fn compile(raw: &RawJson) -> Result<Validator, SchemaProblem> {
-    let limits = ValidationLimits::default();
-    // Checked before parsing: a hostile schema may be large enough to be a problem by itself.
-    if raw.bytes().len() > limits.schema_bytes {
-        let reason = format!("it is larger than {} bytes", limits.schema_bytes);
-        return Err(SchemaProblem { reason, is_hostile: true });
-    }
-    let careless = |reason: String| SchemaProblem { reason, is_hostile: false };
-    let schema: serde_json::Value = raw.to().map_err(|error| careless(error.to_string()))?;
-    Validator::compile(&schema, limits).map_err(|error| SchemaProblem {
-        is_hostile: matches!(
-            error,
-            CompileError::TooCostly { .. }
-                | CompileError::ReferenceLeaves { .. }
-                | CompileError::EndlessReference { .. }
-        ),
-        reason: error.to_string(),
-    })
 }
 
 #[cfg(test)]

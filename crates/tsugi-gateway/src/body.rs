@@ -10,14 +10,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::Version;
+use http::{StatusCode, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use smallvec::SmallVec;
+use tsugi_protocol::answer::FaultCode;
 use tsugi_protocol::json::JsonObject;
 
 use self::admission::{AdmittedBytes, BodyAdmission};
+use crate::guard::refusal::HttpRefusal;
 use tsugi_rt::small_buffer;
 use tsugi_rt::wake_filter::suppress_wakes;
 
@@ -168,18 +170,6 @@ impl http_body::Body for ResponseBody {
     }
 }
 
-/// Why a request's body was not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyError {
-    /// Larger than allowed.
-    TooLarge,
-    /// It did not arrive in time.
-    TooSlow,
-    Broken,
-    /// Too many arrive at once.
-    NoRoom,
-}
-
 /// A piece of a request's body.
 type IncomingFrame = Result<Frame<Bytes>, hyper::Error>;
 
@@ -191,17 +181,17 @@ pub(crate) async fn collect(
     limit: usize,
     timeout: Duration,
     arriving: &BodyAdmission,
-) -> Result<Bytes, BodyError> {
+) -> Result<Bytes, HttpRefusal> {
     // A `Content-Length` beyond the limit is refused before anything is read.
     if body.size_hint().lower() > limit as u64 {
-        return Err(BodyError::TooLarge);
+        return Err(too_large());
     }
     // Most bodies are here already, in one piece: for them no timer is needed, nor room for what waits.
     let first = poll_fn(|context| Poll::Ready(first_frame(&mut body, version, context))).await;
     let first = match first {
         Poll::Pending => Bytes::new(),
         Poll::Ready(None) => return Ok(Bytes::new()),
-        Poll::Ready(Some(frame)) => frame.map_err(|_| BodyError::Broken)?.into_data().unwrap_or_default(),
+        Poll::Ready(Some(frame)) => frame.map_err(|_| broken())?.into_data().unwrap_or_default(),
     };
     // The usual case: nothing was copied and nothing has to be counted.
     if body.is_end_stream() && first.len() <= limit {
@@ -209,7 +199,7 @@ pub(crate) async fn collect(
     }
     let reading = read(first, body, limit, arriving.room());
     // Boxed: the future of every request would otherwise have room for a slow body.
-    Box::pin(tokio::time::timeout(timeout, reading)).await.unwrap_or(Err(BodyError::TooSlow))
+    Box::pin(tokio::time::timeout(timeout, reading)).await.unwrap_or_else(|_| Err(too_slow()))
 }
 
 /// What is here already of a body. Its connection is this task; it need not wake itself unless more is to come.
@@ -227,18 +217,18 @@ fn first_frame(body: &mut Incoming, version: Version, context: &mut Context<'_>)
 }
 
 /// The whole body, of which `first` is here.
-async fn read(first: Bytes, mut body: Incoming, limit: usize, mut room: AdmittedBytes) -> Result<Bytes, BodyError> {
+async fn read(first: Bytes, mut body: Incoming, limit: usize, mut room: AdmittedBytes) -> Result<Bytes, HttpRefusal> {
     let expected = body.size_hint().exact().unwrap_or(0) as usize;
     // At most `limit`: the length that a client announces is only a claim.
     let mut whole = BytesMut::with_capacity((first.len() + expected).min(limit));
     let mut next = Some(first);
     while let Some(more) = next {
         if whole.len() + more.len() > limit {
-            return Err(BodyError::TooLarge);
+            return Err(too_large());
         }
         // Counted before it is copied, so that many slow uploads together stay within bounds.
         if !room.take(more.len()) {
-            return Err(BodyError::NoRoom);
+            return Err(no_room());
         }
         whole.extend_from_slice(&more);
         next = next_data(&mut body).await?;
@@ -246,13 +236,31 @@ async fn read(first: Bytes, mut body: Incoming, limit: usize, mut room: Admitted
     Ok(whole.freeze())
 }
 
-async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
+async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, HttpRefusal> {
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() {
+        if let Ok(data) = frame.map_err(|_| broken())?.into_data() {
             return Ok(Some(data));
         }
     }
     Ok(None)
+}
+
+fn too_large() -> HttpRefusal {
+    HttpRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, FaultCode::TooLarge, "the body is larger than allowed")
+}
+
+fn too_slow() -> HttpRefusal {
+    HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, FaultCode::InvalidRequest, "the body did not arrive in time")
+}
+
+fn broken() -> HttpRefusal {
+    HttpRefusal::bad_request("the body could not be read")
+}
+
+fn no_room() -> HttpRefusal {
+    let message = "too many large bodies arrive at once: try again in a moment";
+    HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message)
+        .retry_after(Duration::from_secs(1))
 }
 
 #[cfg(test)]

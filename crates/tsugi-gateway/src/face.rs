@@ -16,17 +16,15 @@ pub(crate) mod trace;
 pub(crate) mod ws;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ::http::StatusCode;
 use ::http::header::CONTENT_TYPE;
 use ::http::request::Parts;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use tsugi_protocol::answer::{CallOptions, FaultCode};
+use tsugi_protocol::answer::CallOptions;
 
-use crate::body::{self, BodyError};
+use crate::body;
 use crate::drain::BusyGuard;
 use crate::gateway::Gateway;
 use crate::guard::principal::Principal;
@@ -69,23 +67,6 @@ impl FaceRequest<'_> {
     async fn whole_body(&self, body: Incoming) -> Result<Bytes, HttpRefusal> {
         let limits = &self.gateway.config().limits;
         let arriving = self.gateway.arriving();
-        body::collect(body, self.parts.version, limits.body, limits.body_timeout, arriving).await.map_err(refuse_body)
-    }
-}
-
-fn refuse_body(error: BodyError) -> HttpRefusal {
-    match error {
-        BodyError::TooLarge => {
-            HttpRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, FaultCode::TooLarge, "the body is larger than allowed")
-        }
-        BodyError::TooSlow => {
-            HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, FaultCode::InvalidRequest, "the body did not arrive in time")
-        }
-        BodyError::Broken => HttpRefusal::bad_request("the body could not be read"),
-        BodyError::NoRoom => {
-            let message = "too many large bodies arrive at once: try again in a moment";
-            HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, FaultCode::Overloaded, message)
-                .retry_after(Duration::from_secs(1))
-        }
+        body::collect(body, self.parts.version, limits.body, limits.body_timeout, arriving).await
     }
 }

@@ -51,6 +51,9 @@ pub enum StartError {
     /// A socket that listens already cannot be used.
     #[error("cannot use the socket that was handed over: {0}")]
     Inherited(#[source] std::io::Error),
+    /// A pattern of names cannot be read.
+    #[error("the pattern {pattern:?} cannot be read: {reason}")]
+    Pattern { pattern: String, reason: String },
     /// There is no address.
     #[error("no address to listen on: name one in `listen`, such as 127.0.0.1:7600")]
     NoAddress,

@@ -12,14 +12,3 @@ pub mod sse;
 
 pub use framing::{FramingDecoder, FramingKind};
 pub use limit::InputLimits;
-
-/// Why a piece of the stream was dropped. The stream goes on after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CodecError {
-    /// A message over the limit. It is dropped as it arrives, so that it never fills the memory.
-    #[error("a message is larger than {limit} bytes")]
-    TooLarge { limit: usize },
-    /// A `Content-Length` header that cannot be read. Everything up to the next one is dropped.
-    #[error("not a frame: {0}")]
-    Header(&'static str),
-}

@@ -5,9 +5,10 @@
 mod find;
 mod value;
 
-pub use find::{HeaderParamError, find};
-pub use value::{HeaderEncodeError, HeaderMismatch, decode, encode_text};
+pub use find::find;
+pub use value::{HeaderValueError, decode, encode_text};
 
+use crate::error::SchemaError;
 use crate::pointer::JsonPointer;
 use serde_json::Value;
 
@@ -58,19 +59,19 @@ impl HeaderParam {
     }
 
     /// The header's value for these arguments, or nothing when no header is to be sent.
-    pub fn encode(&self, arguments: &Value) -> Result<Option<String>, HeaderEncodeError> {
+    pub fn encode(&self, arguments: &Value) -> Result<Option<String>, HeaderValueError> {
         self.value(arguments).map(value::encode).transpose()
     }
 
     /// Checks a received header, or its absence, against the arguments in the body.
-    pub fn compare(&self, received: Option<&[u8]>, arguments: &Value) -> Result<(), HeaderMismatch> {
+    pub fn compare(&self, received: Option<&[u8]>, arguments: &Value) -> Result<(), HeaderValueError> {
         value::compare(received, self.value(arguments))
     }
 }
 
 impl HeaderParams {
     /// Reads the annotations of a tool's input schema, or says why the tool is invalid.
-    pub fn of(input_schema: &Value) -> Result<Self, HeaderParamError> {
+    pub fn of(input_schema: &Value) -> Result<Self, SchemaError> {
         find(input_schema).map(Self)
     }
 
@@ -90,7 +91,7 @@ impl HeaderParams {
     }
 
     /// Names and values of all headers to send with these arguments.
-    pub fn headers(&self, arguments: &Value) -> Result<Vec<(String, String)>, HeaderEncodeError> {
+    pub fn headers(&self, arguments: &Value) -> Result<Vec<(String, String)>, HeaderValueError> {
         let mut headers = Vec::with_capacity(self.0.len());
         for param in &self.0 {
             if let Some(value) = param.encode(arguments)? {

@@ -3,6 +3,7 @@
 //! Nothing here knows MCP, opens a socket or reads a clock: schemas come in as JSON, decisions go out as JSON.
 
 pub mod dialect;
+pub mod error;
 pub mod header_param;
 pub mod keyword;
 pub mod loss;

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use url::Url;
 
+use crate::error::SchemaError;
 use crate::keyword::inner_schemas;
 use crate::pointer::JsonPointer;
 
@@ -11,23 +12,6 @@ use crate::pointer::JsonPointer;
 const UNNAMED: &str = "json-schema:///";
 /// Deeper schemas are refused; this keeps the walk off the end of the stack.
 const MAX_DEPTH: usize = 128;
-
-/// A reference that cannot be followed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ResolveError {
-    /// The reference names another document; those are never fetched.
-    #[error("reference {reference:?} leaves the document")]
-    Leaves {
-        /// The reference as written.
-        reference: String,
-    },
-    /// The reference stays inside but nothing is there.
-    #[error("reference {reference:?} points to nothing")]
-    Dangling {
-        /// The reference as written.
-        reference: String,
-    },
-}
 
 /// A schema found by following a reference.
 #[derive(Debug, Clone)]
@@ -66,9 +50,9 @@ impl<'a> SchemaDocument<'a> {
         self.root
     }
 
-    /// Follows `reference` as written in the schema at `from`.
-    pub fn follow(&self, reference: &str, from: &JsonPointer) -> Result<ResolvedSchema<'a>, ResolveError> {
-        let leaves = || ResolveError::Leaves { reference: reference.to_owned() };
+    /// Follows `reference` as written at `from`: in a schema, or at its keyword.
+    pub fn follow(&self, reference: &str, from: &JsonPointer) -> Result<ResolvedSchema<'a>, SchemaError> {
+        let leaves = || SchemaError::ReferenceLeaves { pointer: from.clone(), reference: reference.to_owned() };
         let target = self.base_at(from).join(reference).map_err(|_| leaves())?;
         let fragment = decoded_fragment(&target);
         // What is not indexed is another document, and those are never fetched.
@@ -79,7 +63,7 @@ impl<'a> SchemaDocument<'a> {
             // Anchors are indexed together with their fragment.
             Some(_) => self.places.get(target.as_str()).cloned(),
         };
-        found.ok_or_else(|| ResolveError::Dangling { reference: reference.to_owned() })
+        found.ok_or_else(|| SchemaError::ReferenceDangles { pointer: from.clone(), reference: reference.to_owned() })
     }
 
     /// All places that a `$dynamicRef` to this anchor might mean.
@@ -182,7 +166,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn follow(document: &Value, reference: &str, from: &str) -> Result<String, ResolveError> {
+    fn follow(document: &Value, reference: &str, from: &str) -> Result<String, SchemaError> {
         SchemaDocument::new(document)
             .follow(reference, &JsonPointer::from(from))
             .map(|resolved| resolved.pointer.to_string())
@@ -217,9 +201,9 @@ mod tests {
         let document = json!({"$id": "https://e.x/root.json"});
         for out in ["http://sink/x", "file:///etc/passwd", "other.json", "//sink/x", "urn:x:y"] {
             let refused = follow(&document, out, "");
-            assert!(matches!(refused, Err(ResolveError::Leaves { .. })), "{out}");
+            assert!(matches!(refused, Err(SchemaError::ReferenceLeaves { .. })), "{out}");
         }
         let dangling = follow(&document, "#/nowhere", "");
-        assert!(matches!(dangling, Err(ResolveError::Dangling { .. })));
+        assert!(matches!(dangling, Err(SchemaError::ReferenceDangles { .. })));
     }
 }

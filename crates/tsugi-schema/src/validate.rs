@@ -19,6 +19,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
+use crate::error::SchemaError;
 use crate::pointer::JsonPointer;
 
 /// What a schema and a check may cost.
@@ -57,47 +58,6 @@ impl Default for ValidationLimits {
     }
 }
 
-/// Why a schema cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CompileError {
-    /// The schema is not JSON text.
-    #[error("schema is not valid JSON: {0}")]
-    NotJson(String),
-    /// The schema goes beyond one of the [`ValidationLimits`].
-    #[error("schema is too costly: {what} is limited to {limit}")]
-    TooCostly {
-        /// What there is too much of.
-        what: &'static str,
-        /// How much is allowed.
-        limit: usize,
-    },
-    /// A reference names another document, which is never fetched.
-    #[error("{pointer}: reference {reference:?} leaves the document")]
-    ReferenceLeaves {
-        /// Where the reference stands.
-        pointer: JsonPointer,
-        /// The reference as written.
-        reference: String,
-    },
-    /// A reference points to nothing.
-    #[error("{pointer}: reference {reference:?} points to nothing")]
-    ReferenceDangles {
-        /// Where the reference stands.
-        pointer: JsonPointer,
-        /// The reference as written.
-        reference: String,
-    },
-    /// A schema applies itself to the same value again, without end.
-    #[error("{pointer}: the schema refers to itself without end")]
-    EndlessReference {
-        /// A place on the loop.
-        pointer: JsonPointer,
-    },
-    /// The document is not a schema of its draft.
-    #[error("{pointer}: {message}")]
-    Invalid { pointer: JsonPointer, message: String },
-}
-
 /// A compiled schema; cloning shares it.
 #[derive(Clone)]
 pub struct Validator {
@@ -113,20 +73,19 @@ impl std::fmt::Debug for Validator {
 
 impl Validator {
     /// Compiles a schema. An unknown `$schema` is ignored; a missing one means draft 2020-12.
-    pub fn compile(schema: &Value, limits: ValidationLimits) -> Result<Self, CompileError> {
+    pub fn compile(schema: &Value, limits: ValidationLimits) -> Result<Self, SchemaError> {
         let compiled = engine::CompiledSchema::new(schema, limits)?;
         // Only now: the schema has been surveyed, so walking it again is bounded.
         Ok(Self { compiled: Arc::new(compiled), quick: fast_path::FastPath::of(schema).map(Arc::new) })
     }
 
     /// Compiles a schema that is still text.
-    pub fn compile_raw(schema: &RawValue, limits: ValidationLimits) -> Result<Self, CompileError> {
+    pub fn compile_text(schema: &str, limits: ValidationLimits) -> Result<Self, SchemaError> {
         // Before parsing, which takes memory in proportion to the text.
-        if schema.get().len() > limits.schema_bytes {
-            return Err(CompileError::TooCostly { what: "its size in bytes", limit: limits.schema_bytes });
+        if schema.len() > limits.schema_bytes {
+            return Err(SchemaError::TooCostly { what: "its size in bytes", limit: limits.schema_bytes });
         }
-        let schema: Value =
-            serde_json::from_str(schema.get()).map_err(|error| CompileError::NotJson(error.to_string()))?;
+        let schema: Value = serde_json::from_str(schema).map_err(|error| SchemaError::NotJson(error.to_string()))?;
         Self::compile(&schema, limits)
     }
 

@@ -7,8 +7,6 @@ use std::time::Duration;
 use rustls::CertificateError;
 use tsugi_protocol::answer::FaultReason;
 
-use crate::http::{AddressRefusedError, NameLookupError};
-
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
@@ -36,6 +34,8 @@ pub enum TransportErrorKind {
     Connect,
     /// An established connection broke.
     Lost,
+    /// So much is waiting that the server has stopped reading.
+    Congested,
     /// The peer sent something that the wire's rules forbid.
     Protocol,
     /// Larger than a limit.
@@ -77,6 +77,26 @@ impl TransportError {
         self
     }
 
+    /// A wire that takes no more messages.
+    pub(crate) fn closed() -> Self {
+        Self::unsent(TransportErrorKind::Lost, "the server closed its input")
+    }
+
+    /// A wire whose server does not read.
+    pub(crate) fn congested() -> Self {
+        Self::unsent(TransportErrorKind::Congested, "the server does not read its input")
+    }
+
+    /// A host name that could not be resolved.
+    pub(crate) fn name_lookup(error: &io::Error) -> Self {
+        Self::unsent(TransportErrorKind::Connect, error.to_string()).with_reason(Some(FaultReason::HostNotFound))
+    }
+
+    /// A connection to `host` that broke.
+    pub(crate) fn broke(host: &str, error: &(dyn Error + 'static), may_be_sent: bool) -> Self {
+        Self::new(TransportErrorKind::Lost, format!("the connection to {host} broke: {}", chain(error)), may_be_sent)
+    }
+
     /// A failure to connect to `host`: its reason and its hint follow from the types of `error` and its sources.
     pub(crate) fn connect(host: &str, error: &(dyn Error + 'static)) -> Self {
         let reason = reason_of(error);
@@ -105,10 +125,8 @@ fn connect_hint(reason: FaultReason) -> Option<&'static str> {
 
 /// The exact cause of a failure to connect: the first error in the chain of sources whose type tells.
 pub(crate) fn reason_of(error: &(dyn Error + 'static)) -> Option<FaultReason> {
-    let own = if error.is::<NameLookupError>() {
-        Some(FaultReason::HostNotFound)
-    } else if error.is::<AddressRefusedError>() {
-        Some(FaultReason::AddressRefused)
+    let own = if let Some(error) = error.downcast_ref::<TransportError>() {
+        error.reason
     } else if let Some(error) = error.downcast_ref::<rustls::Error>() {
         Some(tls_reason(error))
     } else if let Some(error) = error.downcast_ref::<io::Error>() {
@@ -180,7 +198,7 @@ mod tests {
         check(certificate(CertificateError::Expired), Some(FaultReason::TlsExpired));
         check(certificate(CertificateError::UnknownIssuer), Some(FaultReason::TlsUntrusted));
         check(wrapped(rustls::Error::HandshakeNotComplete), Some(FaultReason::TlsFailed));
-        check(io::Error::other(NameLookupError::from(io::Error::other("no"))), Some(FaultReason::HostNotFound));
+        check(io::Error::other(TransportError::name_lookup(&io::Error::other("no"))), Some(FaultReason::HostNotFound));
         // The text alone decides nothing.
         check(io::Error::other("connection refused"), None);
     }

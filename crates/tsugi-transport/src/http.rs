@@ -7,6 +7,6 @@ mod pool;
 mod response;
 
 pub use client::{HttpClient, HttpTarget};
+pub(crate) use connector::UpstreamConnector;
 pub use connector::tls_config;
-pub(crate) use connector::{AddressRefusedError, NameLookupError, UpstreamConnector};
 pub use response::{BodyKind, EventStream, HttpResponse};

@@ -36,23 +36,16 @@ pub enum Outbox {
     Queue(mpsc::Sender<Bytes>),
 }
 
-/// The wire is gone or cannot take more; the message was not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendError {
-    Closed,
-    /// So much is waiting that the server has stopped reading.
-    Full,
-}
-
 impl Outbox {
-    /// Takes one message, which must not contain line ends.
-    pub fn send(&self, message: &[u8], flush: FlushMode) -> Result<(), SendError> {
+    /// Takes one message, which must not contain line ends. A wire that is gone fails as lost and one that cannot take
+    /// more as congested; the message was not sent then.
+    pub fn send(&self, message: &[u8], flush: FlushMode) -> Result<(), TransportError> {
         match self {
             Outbox::Pipe(writer) => writer.send(message, flush),
             // Copied: the queue outlives the buffer that the caller uses again.
             Outbox::Queue(queue) => queue.try_send(Bytes::copy_from_slice(message)).map_err(|error| match error {
-                mpsc::error::TrySendError::Full(_) => SendError::Full,
-                mpsc::error::TrySendError::Closed(_) => SendError::Closed,
+                mpsc::error::TrySendError::Full(_) => TransportError::congested(),
+                mpsc::error::TrySendError::Closed(_) => TransportError::closed(),
             }),
         }
     }

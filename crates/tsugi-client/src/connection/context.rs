@@ -35,11 +35,12 @@ pub(crate) struct ConnectionContext {
     pub(crate) asking: AskingRecord,
 }
 
-/// A question that is not put to a caller.
-pub(crate) struct QuestionRefusal {
-    /// The answer that the server gets.
-    pub(crate) response: RpcResponse,
-    pub(crate) reason: Option<RefusalReason>,
+/// What becomes of a server's question.
+pub(crate) enum QuestionAdmission {
+    /// It is put to the caller.
+    Ask(Question),
+    /// The server gets this answer.
+    Refuse { response: RpcResponse, reason: Option<RefusalReason> },
 }
 
 /// Why a question was refused, for the caller of a call that fails because of it.
@@ -133,15 +134,15 @@ impl ConnectionContext {
     }
 
     /// A legacy server's question in the form in which this call's client is asked, or the refusal for the server.
-    pub(crate) fn admit(&self, call: &Call, request: &RpcRequest) -> Result<Question, QuestionRefusal> {
+    pub(crate) fn admit(&self, call: &Call, request: &RpcRequest) -> QuestionAdmission {
         let refuse = |message: &str, lacking: Option<RawJson>| {
             let error = RpcError::new(code::METHOD_NOT_FOUND, message);
             let response = RpcResponse::error(Some(request.id.clone()), error);
-            Err(QuestionRefusal { response, reason: lacking.map(RefusalReason::Lacking) })
+            QuestionAdmission::Refuse { response, reason: lacking.map(RefusalReason::Lacking) }
         };
         let Some(question) = round_trip::question(request) else { return refuse("method not found", None) };
         match call.meta.client.capabilities.missing_for(&question.method, Some(&question.params_object())) {
-            None => Ok(question),
+            None => QuestionAdmission::Ask(question),
             lacking => refuse(&format!("the caller of this tool does not support {}", question.method), lacking),
         }
     }

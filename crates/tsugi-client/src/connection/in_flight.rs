@@ -14,7 +14,7 @@ use tsugi_protocol::json::ObjectWriter;
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
-use tsugi_protocol::rpc::pending::{CallTicket, OpenCallError, PendingCalls};
+use tsugi_protocol::rpc::pending::{CallTicket, PendingCalls};
 use tsugi_protocol::rpc::{RpcNotification, RpcRequest, RpcResponse};
 
 use super::context::{ConnectionContext, RefusalReason};
@@ -116,23 +116,22 @@ impl CallTable {
 
     /// A slot for this call.
     pub(crate) fn open(&self, call: &Call) -> Result<CallSlot, Fault> {
-        self.pending.open(InFlightCall(Some(call.clone()))).map_err(|error| self.open_fault(error))
+        self.pending.open(InFlightCall(Some(call.clone()))).ok_or_else(|| self.open_fault())
     }
 
     /// A slot for a request of our own.
     pub(crate) fn open_own(&self) -> Result<CallSlot, Fault> {
-        self.pending.open(InFlightCall(None)).map_err(|error| self.open_fault(error))
+        self.pending.open(InFlightCall(None)).ok_or_else(|| self.open_fault())
     }
 
-    fn open_fault(&self, error: OpenCallError) -> Fault {
-        let end = self.end.borrow().clone();
-        match (error, end) {
+    fn open_fault(&self) -> Fault {
+        if !self.pending.is_closed() {
+            return self.context.fault(FaultCode::Overloaded, "too many calls are in flight");
+        }
+        match self.end.borrow().as_deref() {
             // The old fault says why the server is gone, but this call was never sent.
-            (OpenCallError::Closed, Some(fault)) => (*fault).clone().sent(SentState::NotSent),
-            (OpenCallError::Closed, None) => {
-                self.context.fault(FaultCode::ServerNotRunning, "the server is not connected")
-            }
-            (OpenCallError::Full, _) => self.context.fault(FaultCode::Overloaded, "too many calls are in flight"),
+            Some(fault) => fault.clone().sent(SentState::NotSent),
+            None => self.context.fault(FaultCode::ServerNotRunning, "the server is not connected"),
         }
     }
 

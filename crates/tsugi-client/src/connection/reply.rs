@@ -12,7 +12,7 @@ use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::rpc::{RpcError, RpcNotification, RpcRequest, RpcResponse, code};
 
-use super::context::RefusalReason;
+use super::context::{QuestionAdmission, RefusalReason};
 use super::in_flight::{CallArrival, CallSlot, CallWire, ConnectionId};
 use super::parked::{OpenQuestion, ParkedRest};
 use super::question_batch::QuestionBatch;
@@ -141,11 +141,13 @@ impl<W: CallWire> CallReply<W> {
             return;
         }
         match table.context.admit(&flight.call, &request) {
-            Ok(question) => QuestionBatch::add(&mut flight.batch, OpenQuestion { question, request }),
-            Err(refusal) => {
+            QuestionAdmission::Ask(question) => {
+                QuestionBatch::add(&mut flight.batch, OpenQuestion { question, request });
+            }
+            QuestionAdmission::Refuse { response, reason } => {
                 table.ledger.remove(&request.id);
-                self.wire.send(refusal.response.to_bytes());
-                flight.refusal = flight.refusal.take().or(refusal.reason);
+                self.wire.send(response.to_bytes());
+                flight.refusal = flight.refusal.take().or(reason);
             }
         }
     }

@@ -17,14 +17,14 @@ use tsugi_protocol::json::{ObjectWriter, RawJson};
 use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
 use tsugi_protocol::rpc::message::write_numbered;
 use tsugi_protocol::rpc::{ResponsePayload, RpcMessage, RpcNotification, RpcResponse};
-use tsugi_transport::link::SendError;
-use tsugi_transport::{FlushMode, Link, Outbox};
+use tsugi_transport::{FlushMode, Link, Outbox, TransportError, TransportErrorKind};
 
 use super::context::ConnectionContext;
 use super::in_flight::{self, CallArrival, CallSlot, CallTable, CallWire, raise_level};
 use super::question_router;
 use super::reply::CallReply;
 use super::turnstile::TurnPermit;
+use crate::error::call_fault;
 
 /// With at most this many calls in flight a caller writes its own message.
 const FEW: usize = 4;
@@ -204,13 +204,13 @@ impl StreamCore {
         // Before the call, so that its own log messages have the level.
         raise_level(self, &call);
         if let Err(error) = self.write(&call, &slot) {
-            return Reply::fault(self.send_fault(error));
+            return Reply::fault(self.send_fault(&error));
         }
         Reply::from_source(CallReply::new(self.clone(), slot, call, turn, None))
     }
 
     /// Writes a call to the outbox, which copies it: the thread keeps the buffer for the next one.
-    fn write(&self, call: &Call, slot: &CallSlot) -> Result<(), SendError> {
+    fn write(&self, call: &Call, slot: &CallSlot) -> Result<(), TransportError> {
         thread_local! {
             static BUFFER: Cell<BytesMut> = Cell::default();
         }
@@ -230,15 +230,15 @@ impl StreamCore {
         let line = write_numbered(slot.key(), method.as_str(), params);
         match self.outbox.send(&line, FlushMode::Now) {
             Ok(()) => self.body(&mut slot).await,
-            Err(error) => Err(self.unsent(error).await),
+            Err(error) => Err(self.unsent(&error).await),
         }
     }
 
     /// Why a request of our own could not be sent. A server that ended before it read anything is about to be noticed:
     /// how it ended and its last output explain more than a closed input.
-    async fn unsent(&self, error: SendError) -> Fault {
+    async fn unsent(&self, error: &TransportError) -> Fault {
         let fault = self.send_fault(error);
-        if error != SendError::Closed {
+        if error.kind != TransportErrorKind::Lost {
             return fault;
         }
         match tokio::time::timeout(END_LIMIT, self.table.lost()).await {
@@ -269,15 +269,11 @@ impl StreamCore {
         }
     }
 
-    fn send_fault(&self, error: SendError) -> Fault {
-        match error {
-            SendError::Closed => {
-                self.begin_to_end();
-                let fault = self.table.context.fault(FaultCode::ConnectionLost, "the server closed its input");
-                fault.sent(SentState::NotSent)
-            }
-            SendError::Full => self.table.context.fault(FaultCode::Overloaded, "the server does not read its input"),
+    fn send_fault(&self, error: &TransportError) -> Fault {
+        if error.kind == TransportErrorKind::Lost {
+            self.begin_to_end();
         }
+        call_fault(error).on_server(&self.table.context.server)
     }
 
     /// The end is certain.

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::answer::{Call, Fault, Outcome, Reply, ReplyEvent, ReplySource};
 
 use super::{TypedAnswer, reply};
 pub(crate) use gate::ConcurrencyGate;
-use gate::{GatePermit, GateRefusal};
+use gate::GatePermit;
 
 /// Lets calls through the gate of a server and then through the gate of all servers, where there are gates.
 pub(crate) struct LimitLayer<A> {
@@ -59,19 +59,16 @@ impl GatePair {
         Some(GatePermits { _own: own, _common: common })
     }
 
-    async fn enter(&self, principal: &str) -> Result<GatePermits, (GateRefusal, Arc<ConcurrencyGate>)> {
+    async fn enter(&self, principal: &str) -> Result<GatePermits, Fault> {
         // The server's own gate first: a call that waits for its server must not hold a place of all servers.
         let own = Self::pass(&self.own, principal).await?;
         let common = Self::pass(&self.common, principal).await?;
         Ok(GatePermits { _own: own, _common: common })
     }
 
-    async fn pass(
-        gate: &Option<Arc<ConcurrencyGate>>,
-        principal: &str,
-    ) -> Result<Option<GatePermit>, (GateRefusal, Arc<ConcurrencyGate>)> {
+    async fn pass(gate: &Option<Arc<ConcurrencyGate>>, principal: &str) -> Result<Option<GatePermit>, Fault> {
         match gate {
-            Some(gate) => gate.enter(principal).await.map(Some).map_err(|refusal| (refusal, gate.clone())),
+            Some(gate) => gate.enter(principal).await.map(Some),
             None => Ok(None),
         }
     }
@@ -93,7 +90,7 @@ impl<A: TypedAnswer + Clone + 'static> LimitLayer<A> {
             }
             match entered {
                 Ok(held) => reply(inner.start(call).map_err(|waiting| LimitReply::Under { waiting, _held: held })),
-                Err((refusal, gate)) => Reply::fault(overloaded(&server, refusal, &gate)),
+                Err(fault) => Reply::fault(fault.on_server(&server)),
             }
         });
         LimitReply::Queued { reply, has_begun }
@@ -110,22 +107,6 @@ impl<A: TypedAnswer + Clone + 'static> TypedAnswer for LimitLayer<A> {
             None => Err(self.wait(call)),
         }
     }
-}
-
-fn overloaded(server: &str, refusal: GateRefusal, gate: &ConcurrencyGate) -> Fault {
-    let policy = gate.policy();
-    let message = match refusal {
-        GateRefusal::Full => {
-            format!("too much at once: {} calls are under way and {} wait", policy.in_flight, policy.queue)
-        }
-        GateRefusal::Late => {
-            format!("no call could begin within {:?}: {} are under way", policy.wait, policy.in_flight)
-        }
-    };
-    let mut fault = Fault::new(FaultCode::Overloaded, message).on_server(server);
-    // A queue that is full now is likely to have moved on after one full wait.
-    fault.retry_after_ms = Some(policy.wait.as_millis().max(1) as u64);
-    fault.with_hint("raise `maxInFlight` if the server can take more")
 }
 
 /// A call with its places, which are free again when it ends or is dropped.

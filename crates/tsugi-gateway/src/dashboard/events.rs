@@ -1,6 +1,7 @@
 //! The one stream of a page: servers, calls, numbers, a log and the board, as they happen and no faster than people
 //! can read.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -74,9 +75,6 @@ impl BodyChunks for EventChunks {
     }
 }
 
-/// The page is gone, or we are going.
-struct PageClosed;
-
 struct PageEventStream {
     _watching: OpenPageGuard,
     viewer: DashboardViewer,
@@ -139,7 +137,7 @@ impl PageEventStream {
         }
     }
 
-    async fn tell(&mut self) -> Result<(), PageClosed> {
+    async fn tell(&mut self) -> ControlFlow<()> {
         let mut ticks = tokio::time::interval(TICK);
         // After a slow send, one tick follows and not a burst of the missed ones.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -163,7 +161,7 @@ impl PageEventStream {
         }
     }
 
-    async fn tick(&mut self, count: u32) -> Result<(), PageClosed> {
+    async fn tick(&mut self, count: u32) -> ControlFlow<()> {
         if count == 0 || std::mem::take(&mut self.has_changed) {
             self.tell_servers().await?;
         }
@@ -180,43 +178,43 @@ impl PageEventStream {
 
     /// A change is told at once, so that a short one is seen; the next ones of a server in trouble, which can be many
     /// a second, with the next tick.
-    async fn note_change(&mut self) -> Result<(), PageClosed> {
+    async fn note_change(&mut self) -> ControlFlow<()> {
         if self.told.elapsed() < TICK {
             self.has_changed = true;
-            return Ok(());
+            return ControlFlow::Continue(());
         }
         self.tell_servers().await
     }
 
     /// Ends the stream of a viewer who signed out elsewhere, or whose key was taken away.
-    async fn expect_viewer(&self) -> Result<(), PageClosed> {
+    async fn expect_viewer(&self) -> ControlFlow<()> {
         if self.viewer.is_still_in() {
-            return Ok(());
+            return ControlFlow::Continue(());
         }
         self.send("bye", &json!({"reason": "signed out"})).await?;
-        Err(PageClosed)
+        ControlFlow::Break(())
     }
 
     /// Tells the servers when something about them is different.
-    async fn tell_servers(&mut self) -> Result<(), PageClosed> {
+    async fn tell_servers(&mut self) -> ControlFlow<()> {
         let servers = row::rows(&self.viewer);
         if servers == self.servers {
-            return Ok(());
+            return ControlFlow::Continue(());
         }
         self.told = Instant::now();
         self.send("servers", &ServersEvent { attention: row::attention(&servers), servers: &servers }).await?;
         self.servers = servers;
-        Ok(())
+        ControlFlow::Continue(())
     }
 
-    async fn tell_calls(&mut self) -> Result<(), PageClosed> {
+    async fn tell_calls(&mut self) -> ControlFlow<()> {
         let (found, dropped, next) = self.viewer.recorder().since(self.since, CALLS);
         // Past the hidden calls too, so that they are not looked at again.
         self.since = next;
         let seen = found.into_iter().filter(|call| self.viewer.sees_call(call));
         let calls: Vec<CallRecord> = seen.map(|call| self.viewer.shown(call)).collect();
         match calls.is_empty() && dropped == 0 {
-            true => Ok(()),
+            true => ControlFlow::Continue(()),
             false => self.send("calls", &CallsEvent { calls, dropped }).await,
         }
     }
@@ -229,14 +227,14 @@ impl PageEventStream {
         log.gathered.drain(..excess);
     }
 
-    async fn tell_log(&mut self) -> Result<(), PageClosed> {
+    async fn tell_log(&mut self) -> ControlFlow<()> {
         let observed = self.viewer.backend().observe();
-        let Some(log) = &mut self.log else { return Ok(()) };
+        let Some(log) = &mut self.log else { return ControlFlow::Continue(()) };
         if let (None, Some(observed)) = (&log.lines, observed) {
             log.follow(observed);
         }
         if log.gathered.is_empty() {
-            return Ok(());
+            return ControlFlow::Continue(());
         }
         let lines = std::mem::take(&mut log.gathered);
         let lines: Vec<&str> = lines.iter().map(|line| &**line).collect();
@@ -250,9 +248,9 @@ impl PageEventStream {
     }
 
     /// Waits for a slow page. What happens while it waits is sent later, or counted as dropped.
-    async fn send(&self, name: &str, data: &impl Serialize) -> Result<(), PageClosed> {
+    async fn send(&self, name: &str, data: &impl Serialize) -> ControlFlow<()> {
         let text = serde_json::to_string(data).expect("what is shown is always JSON");
-        self.sender.send(event::named(name, &text)).await.map_err(|_| PageClosed)
+        self.sender.send(event::named(name, &text)).await.map_or(ControlFlow::Break(()), ControlFlow::Continue)
     }
 }
 

@@ -157,8 +157,10 @@ fn is_legacy(version: &[u8]) -> bool {
 /// The error for bytes that are not a message.
 pub(crate) fn unreadable_error(error: &MessageError) -> RpcError {
     let number = match error {
-        MessageError::Json(_) => code::PARSE_ERROR,
+        MessageError::TooLarge { .. } | MessageError::Frame(_) | MessageError::Json(_) => code::PARSE_ERROR,
         MessageError::Envelope(_) => code::INVALID_REQUEST,
+        MessageError::MissingMeta(_) | MessageError::InvalidMeta(_) => code::INVALID_PARAMS,
+        MessageError::Version(requested) => return modern::unsupported(requested),
     };
     RpcError::new(number, &error.to_string())
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tsugi_protocol::answer::{Answer, Caller};
-use tsugi_protocol::codec::{self, CodecError, FramingDecoder};
-use tsugi_protocol::rpc::{RpcError, code};
+use tsugi_protocol::codec::{self, FramingDecoder};
 
+use super::mcp::unreadable_error;
 use super::peer::ClientPeer;
 use crate::config::GatewayLimits;
 use crate::drain::DrainState;
@@ -108,7 +108,7 @@ impl<W: AsyncWrite + Unpin> StdioWire<W> {
         while let Some(message) = self.framing.next(unread) {
             let answer = match message {
                 Ok(message) => self.peer.receive(message),
-                Err(error) => Some(unreadable(&error).response(None)),
+                Err(error) => Some(unreadable_error(&error).response(None)),
             };
             if let Some(answer) = answer {
                 self.framing.encode(&answer, &mut self.unwritten);
@@ -133,8 +133,4 @@ impl<W: AsyncWrite + Unpin> StdioWire<W> {
             self.framing.encode(&message, &mut self.unwritten);
         }
     }
-}
-
-fn unreadable(error: &CodecError) -> RpcError {
-    RpcError::new(code::PARSE_ERROR, &error.to_string())
 }

@@ -2,15 +2,7 @@
 
 use globset::{Glob, GlobMatcher};
 
-/// Why a pattern cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the pattern {pattern:?} cannot be read: {reason}")]
-pub struct PatternError {
-    /// The pattern as written.
-    pub pattern: String,
-    /// What is wrong with it.
-    pub reason: String,
-}
+use crate::gateway::StartError;
 
 /// Allowed and denied names. Denial wins, and a name that no pattern allows is denied.
 #[derive(Debug, Clone)]
@@ -36,7 +28,7 @@ impl Default for AccessPermit {
 impl AccessPermit {
     /// Reads the patterns. Without any in `allow` nothing is allowed: a list that was emptied by mistake must not open
     /// everything.
-    pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, PatternError> {
+    pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, StartError> {
         Ok(Self { allow: read(allow)?, deny: read(deny)? })
     }
 
@@ -109,17 +101,17 @@ fn decode_unreserved(text: &str) -> String {
     decoded + rest
 }
 
-fn read<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<PermitPattern>, PatternError> {
+fn read<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<PermitPattern>, StartError> {
     patterns.iter().map(|pattern| PermitPattern::read(pattern.as_ref())).collect()
 }
 
 impl PermitPattern {
-    fn read(text: &str) -> Result<Self, PatternError> {
+    fn read(text: &str) -> Result<Self, StartError> {
         let (server, name) = text.split_once('/').unwrap_or((text, "*"));
         let glob = |part: &str| {
             Glob::new(part)
                 .map(|glob| glob.compile_matcher())
-                .map_err(|error| PatternError { pattern: text.to_owned(), reason: error.kind().to_string() })
+                .map_err(|error| StartError::Pattern { pattern: text.to_owned(), reason: error.kind().to_string() })
         };
         Ok(Self { server: glob(server)?, name: glob(&with_lower_authority(name))? })
     }
@@ -165,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_bad_pattern_is_named() {
-        assert_eq!(AccessPermit::new(&["files/[a"], &[]).unwrap_err().pattern, "files/[a");
+        let error = AccessPermit::new(&["files/[a"], &[]).unwrap_err();
+        assert!(matches!(error, StartError::Pattern { pattern, .. } if pattern == "files/[a"));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use tsugi_schema::tool_name::ToolNaming;
 
-use crate::guard::permit::{AccessPermit, PatternError};
+use crate::gateway::StartError;
+use crate::guard::permit::AccessPermit;
 
 /// What is changed about a server on its way out.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +19,7 @@ pub struct ServerPresentation {
 
 impl ServerPresentation {
     /// Shows only tools that `allow` and not `deny` name; patterns are globs over the server's own names.
-    pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, PatternError> {
+    pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, StartError> {
         let of_any = |patterns: &[S]| -> Vec<String> { patterns.iter().map(|p| format!("*/{}", p.as_ref())).collect() };
         Ok(Self { tools: AccessPermit::new(&of_any(allow), &of_any(deny))?, ..Self::default() })
     }

@@ -2,9 +2,9 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::CodecError;
 use super::limit::InputLimits;
 use super::line::BOM;
+use crate::rpc::MessageError;
 
 /// The header that says how long a message is.
 pub(super) const HEADER: &[u8] = b"content-length:";
@@ -52,7 +52,7 @@ impl ContentLengthDecoder {
     /// The next message, sharing the buffer's memory. `None` when more bytes are needed. Something that is
     /// no frame is reported once and skipped up to the next `Content-Length` at the start of a line.
     /// Bytes may only be appended to `buffer` between calls.
-    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, MessageError>> {
         loop {
             match self.state {
                 FrameState::Body(length) if buffer.len() < length => return None,
@@ -85,7 +85,7 @@ impl ContentLengthDecoder {
 
     /// The next header line without its end. A line that is too long is an error the first time and
     /// an empty piece of nothing while it lasts.
-    fn line(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
+    fn line(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, MessageError>> {
         let Some(offset) = memchr::memchr(b'\n', &buffer[self.scanned..]) else {
             // What was searched once is not searched again.
             self.scanned = buffer.len();
@@ -95,12 +95,12 @@ impl ContentLengthDecoder {
         self.scanned = 0;
         if line.len() > InputLimits::HEADER + 1 && !matches!(self.state, FrameState::LongLine) {
             self.state = FrameState::Lost;
-            return Some(Err(CodecError::Header("a header line is too long")));
+            return Some(Err(MessageError::Frame("a header line is too long")));
         }
         Some(Ok(line))
     }
 
-    fn long_line(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
+    fn long_line(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, MessageError>> {
         let was_long = matches!(self.state, FrameState::LongLine);
         if !was_long && buffer.len() <= InputLimits::HEADER {
             return None;
@@ -111,11 +111,11 @@ impl ContentLengthDecoder {
         if was_long {
             return None;
         }
-        Some(Err(CodecError::Header("a header line is too long")))
+        Some(Err(MessageError::Frame("a header line is too long")))
     }
 
     /// Takes one whole header line and moves on.
-    fn header(&mut self, line: &[u8]) -> Result<(), CodecError> {
+    fn header(&mut self, line: &[u8]) -> Result<(), MessageError> {
         let line = line.trim_ascii();
         // Some Windows programs begin their output with a byte order mark.
         let line = line.strip_prefix(BOM).unwrap_or(line);
@@ -140,12 +140,12 @@ impl ContentLengthDecoder {
         Ok(())
     }
 
-    fn end_of_headers(&mut self, length: Option<u64>, is_begun: bool) -> Result<(), CodecError> {
+    fn end_of_headers(&mut self, length: Option<u64>, is_begun: bool) -> Result<(), MessageError> {
         self.state = match length {
             Some(length) if length <= self.limit as u64 => FrameState::Body(length as usize),
             Some(length) => {
                 self.state = FrameState::Dropping(length);
-                return Err(CodecError::TooLarge { limit: self.limit });
+                return Err(MessageError::TooLarge { limit: self.limit });
             }
             None if is_begun => return self.lost("no Content-Length"),
             None => START,
@@ -153,9 +153,9 @@ impl ContentLengthDecoder {
         Ok(())
     }
 
-    fn lost(&mut self, reason: &'static str) -> Result<(), CodecError> {
+    fn lost(&mut self, reason: &'static str) -> Result<(), MessageError> {
         self.state = FrameState::Lost;
-        Err(CodecError::Header(reason))
+        Err(MessageError::Frame(reason))
     }
 }
 

@@ -4,7 +4,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::limit::InputLimits;
 use super::line::BOM;
-use super::{CodecError, content_length, line};
+use super::{content_length, line};
+use crate::rpc::MessageError;
 
 /// A framing of byte streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,7 +77,7 @@ impl FramingDecoder {
 
     /// The next message. Lines that come before the peer has shown its framing are given as they are.
     /// Bytes may only be appended to `buffer` between calls.
-    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, MessageError>> {
         match self.kind {
             Some(FramingKind::Line) => self.line.next(buffer),
             Some(FramingKind::ContentLength) => self.content_length.next(buffer),
@@ -84,7 +85,7 @@ impl FramingDecoder {
         }
     }
 
-    fn find_out(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
+    fn find_out(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, MessageError>> {
         loop {
             // A line that the line decoder has begun to scan or to drop is noise already.
             let opening = if self.line.is_within_line() { StreamOpening::Noise } else { opening(buffer) };

@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::CodecError;
 use super::limit::InputLimits;
+use crate::rpc::MessageError;
 
 /// The mark that some programs write at the start of a text.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -11,7 +11,7 @@ pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 /// What became of one line.
 pub(super) enum LineStep {
     /// It is one, or it was too long to be one.
-    Line(Result<Bytes, CodecError>),
+    Line(Result<Bytes, MessageError>),
     /// It was blank, or the end of one that was too long.
     Skipped,
     /// It has not ended yet.
@@ -44,7 +44,7 @@ impl LineDecoder {
     /// The next line without its end, sharing the buffer's memory. Blank lines are skipped, and so is a
     /// byte order mark. `None` when more bytes are needed. A line over the limit is reported once, as soon
     /// as it is known to be one. Bytes may only be appended to `buffer` between calls.
-    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, CodecError>> {
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<Bytes, MessageError>> {
         loop {
             match self.step(buffer) {
                 LineStep::Skipped => {}
@@ -101,8 +101,8 @@ impl LineDecoder {
         self.is_dropping || self.scanned > 0
     }
 
-    fn too_large(&self) -> CodecError {
-        CodecError::TooLarge { limit: self.limit }
+    fn too_large(&self) -> MessageError {
+        MessageError::TooLarge { limit: self.limit }
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     /// What comes out when `input` arrives `step` bytes at a time.
-    fn decode(input: &[u8], limit: usize, step: usize) -> Vec<Result<String, CodecError>> {
+    fn decode(input: &[u8], limit: usize, step: usize) -> Vec<Result<String, MessageError>> {
         let mut decoder = LineDecoder::new(limit);
         let mut buffer = BytesMut::new();
         let mut lines = Vec::new();
@@ -189,7 +189,7 @@ mod tests {
         input.extend_from_slice(b"\n{}\n");
         for step in [1, 7, 64, 65, 1000, 1001, 1004] {
             let lines = decode(&input, 64, step);
-            assert_eq!(lines, [Err(CodecError::TooLarge { limit: 64 }), Ok("{}".into())], "{step} bytes at a time");
+            assert_eq!(lines, [Err(MessageError::TooLarge { limit: 64 }), Ok("{}".into())], "{step} bytes at a time");
         }
     }
 

@@ -2,9 +2,9 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::CodecError;
 use super::limit::InputLimits;
 use super::line::BOM;
+use crate::rpc::MessageError;
 
 /// One event. An event without data is reported when it brings an id or a retry time: that is how a
 /// server tells where a stream can be resumed before anything happened on it
@@ -128,7 +128,7 @@ impl SseDecoder {
     /// The next event. `None` when more bytes are needed; the rest of a stream that ends is not an event.
     /// An event over the limit is reported once and dropped. Comments are dropped as they arrive.
     /// Bytes may only be appended to `buffer` between calls.
-    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<SseEvent, CodecError>> {
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Option<Result<SseEvent, MessageError>> {
         if !self.start(buffer) {
             return None;
         }
@@ -188,7 +188,7 @@ impl SseDecoder {
     }
 
     /// No line end is there yet: remember that, and let go of what would not be kept anyway.
-    fn wait(&mut self, buffer: &mut BytesMut) -> Option<Result<SseEvent, CodecError>> {
+    fn wait(&mut self, buffer: &mut BytesMut) -> Option<Result<SseEvent, MessageError>> {
         // What was searched once is not searched again when more arrives.
         self.scanned = buffer.len();
         let is_over = self.line == SseLine::Kept && self.is_over(buffer.len());
@@ -205,16 +205,16 @@ impl SseDecoder {
     }
 
     /// Gives the event up; reports it the first time.
-    fn poison(&mut self) -> Option<Result<SseEvent, CodecError>> {
+    fn poison(&mut self) -> Option<Result<SseEvent, MessageError>> {
         self.data = SseData::None;
         if std::mem::replace(&mut self.is_poisoned, true) {
             return None;
         }
-        Some(Err(CodecError::TooLarge { limit: self.limit }))
+        Some(Err(MessageError::TooLarge { limit: self.limit }))
     }
 
     /// Takes one whole line.
-    fn line(&mut self, line: Bytes) -> Option<Result<SseEvent, CodecError>> {
+    fn line(&mut self, line: Bytes) -> Option<Result<SseEvent, MessageError>> {
         if std::mem::replace(&mut self.line, SseLine::Kept) == SseLine::Dropped {
             return None;
         }

@@ -9,6 +9,7 @@ use super::capability::{ClientCapabilities, ClientProfile};
 use super::log::LogLevel;
 use super::version::{Era, ProtocolVersion};
 use crate::json::{JsonObject, MemberSpan, ObjectWriter, RawJson};
+use crate::rpc::MessageError;
 
 /// The revision a request is written in.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -45,20 +46,6 @@ impl Default for RequestMeta {
     }
 }
 
-/// Why a modern request's `_meta` cannot be accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MetaError {
-    /// A required entry is missing or has the wrong type.
-    #[error("_meta lacks {0}")]
-    Missing(&'static str),
-    /// A value that cannot be read.
-    #[error("_meta has an invalid {0}")]
-    Invalid(&'static str),
-    /// A revision that is not spoken here as a modern one.
-    #[error("unsupported protocol version {0:?}")]
-    Version(String),
-}
-
 const OURS: [&str; 5] = [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN];
 
 impl RequestMeta {
@@ -69,14 +56,14 @@ impl RequestMeta {
 
     /// Reads the `_meta` of a modern request
     /// ([`_meta`](https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta)).
-    pub fn from_modern(meta: &JsonObject) -> Result<Self, MetaError> {
+    pub fn from_modern(meta: &JsonObject) -> Result<Self, MessageError> {
         let ([version, info, capabilities, level, token], others) = meta.select(OURS);
         let version = version.and_then(|version| meta.value_str(version));
-        let version = version.ok_or(MetaError::Missing(PROTOCOL_VERSION))?;
+        let version = version.ok_or(MessageError::MissingMeta(PROTOCOL_VERSION))?;
         // A legacy version in a modern request is as unknown as any other.
         let version = ProtocolVersion::parse(&version)
             .filter(|version| version.era() == Era::Modern)
-            .ok_or_else(|| MetaError::Version(version.into_owned()))?;
+            .ok_or_else(|| MessageError::Version(version.into_owned()))?;
         let bytes = |member: Option<MemberSpan>| member.map(|member| meta.value_bytes(member));
         Ok(Self {
             client: client_of(version, bytes(info), bytes(capabilities))?,
@@ -163,7 +150,7 @@ fn client_of(
     version: ProtocolVersion,
     info: Option<&[u8]>,
     capabilities: Option<&[u8]>,
-) -> Result<Arc<ClientProfile>, MetaError> {
+) -> Result<Arc<ClientProfile>, MessageError> {
     // Compared as bytes, which costs less than reading the capabilities again.
     let is_same = |last: &&Arc<ClientProfile>| {
         last.version == version
@@ -176,7 +163,7 @@ fn client_of(
     // Copied: what is remembered must not keep the buffer of the wire alive.
     let copied = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
     let capabilities = capabilities.and_then(|bytes| JsonObject::parse(copied(bytes)).ok());
-    let capabilities = capabilities.ok_or(MetaError::Missing(CLIENT_CAPABILITIES))?;
+    let capabilities = capabilities.ok_or(MessageError::MissingMeta(CLIENT_CAPABILITIES))?;
     let client = Arc::new(ClientProfile {
         version,
         info: info.map(|info| RawJson::from_validated(copied(info))),
@@ -186,8 +173,8 @@ fn client_of(
     Ok(client)
 }
 
-fn read_level(level: &RawJson) -> Result<LogLevel, MetaError> {
-    level.as_string().as_deref().and_then(LogLevel::parse).ok_or(MetaError::Invalid(LOG_LEVEL))
+fn read_level(level: &RawJson) -> Result<LogLevel, MessageError> {
+    level.as_string().as_deref().and_then(LogLevel::parse).ok_or(MessageError::InvalidMeta(LOG_LEVEL))
 }
 
 fn rest_of(meta: &JsonObject) -> JsonObject {
@@ -214,14 +201,14 @@ mod tests {
         for missing in [PROTOCOL_VERSION, CLIENT_CAPABILITIES] {
             let mut one = both.clone();
             one.as_object_mut().unwrap().remove(missing);
-            assert_eq!(RequestMeta::from_modern(&meta(one)).unwrap_err(), MetaError::Missing(missing));
+            assert_eq!(RequestMeta::from_modern(&meta(one)).unwrap_err(), MessageError::MissingMeta(missing));
         }
         let mut old = both.clone();
         old[PROTOCOL_VERSION] = "2025-11-25".into();
-        assert_eq!(RequestMeta::from_modern(&meta(old)).unwrap_err(), MetaError::Version("2025-11-25".into()));
+        assert_eq!(RequestMeta::from_modern(&meta(old)).unwrap_err(), MessageError::Version("2025-11-25".into()));
         let mut loud = both;
         loud[LOG_LEVEL] = "loud".into();
-        assert_eq!(RequestMeta::from_modern(&meta(loud)).unwrap_err(), MetaError::Invalid(LOG_LEVEL));
+        assert_eq!(RequestMeta::from_modern(&meta(loud)).unwrap_err(), MessageError::InvalidMeta(LOG_LEVEL));
     }
 
     #[test]

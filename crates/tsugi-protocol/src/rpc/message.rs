@@ -60,15 +60,29 @@ pub enum ResponsePayload {
     Error(RpcError),
 }
 
-/// Why bytes are not a JSON-RPC message.
+/// Why bytes of a peer are not a message that can be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
+    /// Over the limit. It is dropped as it arrives, so that it never fills the memory; the stream goes on after it.
+    #[error("a message is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    /// A `Content-Length` header that cannot be read. Everything up to the next one is dropped.
+    #[error("not a frame: {0}")]
+    Frame(&'static str),
     /// Not JSON at all, or an envelope with a repeated key.
     #[error("not JSON: {0}")]
     Json(#[from] ScanError),
     /// JSON, but not a JSON-RPC 2.0 message.
     #[error("not a JSON-RPC message: {0}")]
     Envelope(&'static str),
+    /// A modern request whose `_meta` lacks an entry.
+    #[error("_meta lacks {0}")]
+    MissingMeta(&'static str),
+    #[error("_meta has an invalid {0}")]
+    InvalidMeta(&'static str),
+    /// A revision that is not spoken here as a modern one.
+    #[error("unsupported protocol version {0:?}")]
+    Version(String),
 }
 
 impl RpcMessage {

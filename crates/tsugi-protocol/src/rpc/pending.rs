@@ -37,15 +37,6 @@ struct PendingSlot<T, G> {
     rest: VecDeque<T>,
 }
 
-/// Why a call cannot be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OpenCallError {
-    /// The link is gone.
-    Closed,
-    /// As many calls are in flight as the table can number.
-    Full,
-}
-
 impl<T, G> Default for PendingCalls<T, G> {
     fn default() -> Self {
         Self { table: Mutex::new(PendingTable { slots: Slab::new(), opened: 0, is_closed: false }) }
@@ -53,15 +44,13 @@ impl<T, G> Default for PendingCalls<T, G> {
 }
 
 impl<T, G> PendingCalls<T, G> {
-    /// Opens a slot. Dropping the ticket forgets the call; what arrives for it later is refused.
-    pub fn open(self: &Arc<Self>, tag: G) -> Result<CallTicket<T, G>, OpenCallError> {
+    /// Opens a slot. Dropping the ticket forgets the call; what arrives for it later is refused. `None` once the table
+    /// [is closed](Self::is_closed), or when as many calls are in flight as it can number.
+    pub fn open(self: &Arc<Self>, tag: G) -> Option<CallTicket<T, G>> {
         let mut table = self.table.lock();
-        if table.is_closed {
-            return Err(OpenCallError::Closed);
-        }
         // The index must fit into its part of the key.
-        if table.slots.len() as u64 > INDEX_MASK {
-            return Err(OpenCallError::Full);
+        if table.is_closed || table.slots.len() as u64 > INDEX_MASK {
+            return None;
         }
         table.opened += 1;
         // A slot is used again, its generation is not: late answers do not match.
@@ -69,7 +58,7 @@ impl<T, G> PendingCalls<T, G> {
         let index =
             table.slots.insert(PendingSlot { generation, tag, waker: None, first: None, rest: VecDeque::new() });
         let key = generation << INDEX_BITS | index as u64;
-        Ok(CallTicket { pending: self.clone(), key, in_flight: table.slots.len() as u32 })
+        Some(CallTicket { pending: self.clone(), key, in_flight: table.slots.len() as u32 })
     }
 
     /// Puts an arrival into its call's slot and wakes the waiter. An unknown key gives the arrival back.
@@ -89,6 +78,11 @@ impl<T, G> PendingCalls<T, G> {
         drop(table);
         wake(waker);
         Ok(())
+    }
+
+    /// True once [`PendingCalls::close`] was called. It stays so.
+    pub fn is_closed(&self) -> bool {
+        self.table.lock().is_closed
     }
 
     /// Posts a whole read's worth of arrivals under one lock; returns those that no call waits for.
@@ -283,7 +277,7 @@ mod tests {
         pending.post(one.key(), "answer").unwrap();
         pending.close(|| "lost");
         assert_eq!((take(&mut one), take(&mut one), take(&mut two)), (Some("answer"), Some("lost"), Some("lost")));
-        assert_eq!(pending.open(()).unwrap_err(), OpenCallError::Closed);
+        assert!(pending.open(()).is_none() && pending.is_closed());
     }
 
     #[test]

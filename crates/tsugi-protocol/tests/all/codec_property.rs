@@ -3,7 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tsugi_protocol::codec::{CodecError, FramingDecoder, FramingKind, content_length, line, sse};
+use tsugi_protocol::codec::{FramingDecoder, FramingKind, content_length, line, sse};
+use tsugi_protocol::rpc::MessageError;
 
 /// Small, so that generated input crosses it.
 const LIMIT: usize = 24;
@@ -55,8 +56,8 @@ fn cuts() -> impl Strategy<Value = Vec<usize>> {
 fn feed<T>(
     input: &[u8],
     cuts: &[usize],
-    mut next: impl FnMut(&mut BytesMut) -> Option<Result<T, CodecError>>,
-) -> (Vec<Result<T, CodecError>>, BytesMut) {
+    mut next: impl FnMut(&mut BytesMut) -> Option<Result<T, MessageError>>,
+) -> (Vec<Result<T, MessageError>>, BytesMut) {
     let (mut buffer, mut rest, mut out) = (BytesMut::new(), input, Vec::new());
     for size in cuts.iter().copied().chain([usize::MAX]) {
         let (piece, later) = rest.split_at(size.min(rest.len()));
@@ -69,7 +70,7 @@ fn feed<T>(
     (out, buffer)
 }
 
-fn lines(input: &[u8], cuts: &[usize]) -> Vec<Result<Bytes, CodecError>> {
+fn lines(input: &[u8], cuts: &[usize]) -> Vec<Result<Bytes, MessageError>> {
     let mut decoder = line::LineDecoder::new(LIMIT);
     let (mut out, mut buffer) = feed(input, cuts, |buffer| decoder.next(buffer));
     assert!(buffer.len() <= LIMIT);
@@ -77,19 +78,19 @@ fn lines(input: &[u8], cuts: &[usize]) -> Vec<Result<Bytes, CodecError>> {
     out
 }
 
-fn frames(input: &[u8], cuts: &[usize]) -> Vec<Result<Bytes, CodecError>> {
+fn frames(input: &[u8], cuts: &[usize]) -> Vec<Result<Bytes, MessageError>> {
     let mut decoder = content_length::ContentLengthDecoder::new(LIMIT);
     feed(input, cuts, |buffer| decoder.next(buffer)).0
 }
 
-fn framed(input: &[u8], cuts: &[usize]) -> (FramingKind, Vec<Result<Bytes, CodecError>>) {
+fn framed(input: &[u8], cuts: &[usize]) -> (FramingKind, Vec<Result<Bytes, MessageError>>) {
     let mut framing = FramingDecoder::new(LIMIT);
     let (mut out, mut buffer) = feed(input, cuts, |buffer| framing.next(buffer));
     out.extend(framing.finish(&mut buffer).map(Ok));
     (framing.kind(), out)
 }
 
-fn events(input: &[u8], cuts: &[usize]) -> (Option<String>, Vec<Result<sse::SseEvent, CodecError>>) {
+fn events(input: &[u8], cuts: &[usize]) -> (Option<String>, Vec<Result<sse::SseEvent, MessageError>>) {
     let mut decoder = sse::SseDecoder::new(LIMIT);
     let (out, buffer) = feed(input, cuts, |buffer| decoder.next(buffer));
     assert!(buffer.len() <= LIMIT);

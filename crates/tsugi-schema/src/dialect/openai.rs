@@ -22,25 +22,14 @@ const MAX_CHARACTERS: usize = 120_000;
 /// Formats that strict schemas may name.
 const FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Why a schema cannot be said strictly.
-#[derive(Debug)]
-struct NotStrict {
-    pointer: JsonPointer,
-    keyword: String,
-}
-
 pub(super) fn convert(schema: &Value, strictness: OpenAiStrictness) -> DeclarationParts {
     if strictness == OpenAiStrictness::Never {
         return anthropic::whole(schema, |_| true, Vec::new());
     }
-    strict(schema).unwrap_or_else(|reason| {
-        let note = format!("{} cannot be said strictly", reason.keyword);
-        let loss = SchemaLoss::new(&reason.pointer, "strict", LossFate::Dropped, note);
-        anthropic::whole(schema, |_| true, vec![loss])
-    })
+    strict(schema).unwrap_or_else(|loss| anthropic::whole(schema, |_| true, vec![loss]))
 }
 
-fn strict(schema: &Value) -> Result<DeclarationParts, NotStrict> {
+fn strict(schema: &Value) -> Result<DeclarationParts, SchemaLoss> {
     let mut plain = rewrite(schema, ReferenceHandling::Keep);
     if let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(|keyword| plain.root.contains_key(*keyword)) {
         // Strict schemas may not have alternatives at the root, and merging them would lose what belongs together.
@@ -66,13 +55,14 @@ fn strict(schema: &Value) -> Result<DeclarationParts, NotStrict> {
     Ok(DeclarationParts { schema: Value::Object(root), losses, plan, is_strict: true })
 }
 
-fn refuse(at: &JsonPointer, keyword: &str) -> NotStrict {
-    NotStrict { pointer: at.clone(), keyword: keyword.to_owned() }
+/// What is lost where `keyword` keeps a schema from being strict: that it is strict.
+fn refuse(at: &JsonPointer, keyword: &str) -> SchemaLoss {
+    SchemaLoss::new(at, "strict", LossFate::Dropped, format!("{keyword} cannot be said strictly"))
 }
 
 /// `{"type": "object"}` is how tools say that they take nothing; elsewhere it means any object.
 /// One that must have members is meant as any object here too.
-fn close_empty_root(plain: &mut PlainSchema) -> Result<(), NotStrict> {
+fn close_empty_root(plain: &mut PlainSchema) -> Result<(), SchemaLoss> {
     let has_properties = properties(&plain.root).next().is_some();
     if has_properties || plain.root.contains_key("additionalProperties") {
         return Ok(());
@@ -95,7 +85,7 @@ struct OpenAiEmitter<'p, 'l> {
     characters: usize,
 }
 
-type StrictResult = Result<(Map<String, Value>, ValuePlan), NotStrict>;
+type StrictResult = Result<(Map<String, Value>, ValuePlan), SchemaLoss>;
 
 fn treatment(keyword: &str, value: &Value) -> KeywordTreatment {
     match keyword {
@@ -202,7 +192,7 @@ impl OpenAiEmitter<'_, '_> {
         schema: &Map<String, Value>,
         result: &mut Map<String, Value>,
         at: &JsonPointer,
-    ) -> Result<(), NotStrict> {
+    ) -> Result<(), SchemaLoss> {
         if let Some(value) = schema.get("const") {
             self.count_characters(value.to_string().len(), at)?;
             result.insert("const".to_owned(), value.clone());
@@ -220,7 +210,7 @@ impl OpenAiEmitter<'_, '_> {
         Ok(())
     }
 
-    fn count_characters(&mut self, more: usize, at: &JsonPointer) -> Result<(), NotStrict> {
+    fn count_characters(&mut self, more: usize, at: &JsonPointer) -> Result<(), SchemaLoss> {
         self.characters += more;
         if self.characters > MAX_CHARACTERS {
             return Err(refuse(at, "so much text in names and choices"));
@@ -234,7 +224,7 @@ impl OpenAiEmitter<'_, '_> {
         result: &mut Map<String, Value>,
         at: &JsonPointer,
         depth: usize,
-    ) -> Result<ValuePlan, NotStrict> {
+    ) -> Result<ValuePlan, SchemaLoss> {
         self.check_closed(schema, at)?;
         let needed = required(schema);
         // Strict mode requires exactly the listed properties, so this one could never be given.
@@ -283,7 +273,7 @@ impl OpenAiEmitter<'_, '_> {
     }
 
     /// A strict object is closed. An open one with properties may be closed, one that is only open may not.
-    fn check_closed(&mut self, schema: &Map<String, Value>, at: &JsonPointer) -> Result<(), NotStrict> {
+    fn check_closed(&mut self, schema: &Map<String, Value>, at: &JsonPointer) -> Result<(), SchemaLoss> {
         match schema.get("additionalProperties") {
             Some(Value::Bool(false)) => return Ok(()),
             Some(Value::Object(_)) => return Err(refuse(at, "additionalProperties")),
@@ -304,7 +294,7 @@ impl OpenAiEmitter<'_, '_> {
         result: &mut Map<String, Value>,
         at: &JsonPointer,
         depth: usize,
-    ) -> Result<ValuePlan, NotStrict> {
+    ) -> Result<ValuePlan, SchemaLoss> {
         let Some(Value::Object(items)) = schema.get("items") else {
             return Err(refuse(at, "an array of anything"));
         };

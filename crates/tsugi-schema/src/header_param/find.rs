@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use std::collections::HashSet;
 
 use super::{HeaderParam, HeaderParamKind};
+use crate::error::{AnnotationReason, SchemaError};
 use crate::keyword::inner_schemas;
 use crate::pointer::JsonPointer;
 
@@ -11,41 +12,8 @@ const KEYWORD: &str = "x-mcp-header";
 /// Deeper schemas are refused elsewhere too; this keeps the walk off the end of the stack.
 const MAX_DEPTH: usize = 128;
 
-/// Why a tool with these annotations is invalid and must be left out.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderParamError {
-    /// The annotation is not text.
-    #[error("{pointer}: x-mcp-header is not a string")]
-    NotText { pointer: JsonPointer },
-    /// The annotation is the empty string.
-    #[error("{pointer}: x-mcp-header is empty")]
-    Empty { pointer: JsonPointer },
-    /// The annotation is not an HTTP field-name token.
-    #[error("{pointer}: x-mcp-header {name:?} is not an HTTP header token")]
-    NotToken { pointer: JsonPointer, name: String },
-    /// Two annotations give the same name, ignoring case.
-    #[error("{pointer}: x-mcp-header {name:?} is used twice (upper and lower case are the same)")]
-    Duplicate {
-        /// Where the second one stands.
-        pointer: JsonPointer,
-        name: String,
-    },
-    /// The parameter is neither a string, an integer nor a boolean.
-    #[error("{pointer}: x-mcp-header needs a parameter of type string, integer or boolean")]
-    NotPrimitive { pointer: JsonPointer },
-    /// The annotation is not on a chain of `properties` from the root.
-    #[error("{pointer}: x-mcp-header is only allowed on properties reached through properties alone")]
-    NotReachable { pointer: JsonPointer },
-    /// The schema is nested too deeply to look through.
-    #[error("{pointer}: schema is nested too deeply")]
-    TooDeep {
-        /// Where the search stopped.
-        pointer: JsonPointer,
-    },
-}
-
 /// Lists the mirrored parameters of an input schema, or says why the tool is invalid.
-pub fn find(input_schema: &Value) -> Result<Vec<HeaderParam>, HeaderParamError> {
+pub fn find(input_schema: &Value) -> Result<Vec<HeaderParam>, SchemaError> {
     let mut search = AnnotationSearch::default();
     // The path is `Some` while only `properties` led here.
     search.visit(input_schema, &JsonPointer::root(), Some(Vec::new()), 0)?;
@@ -66,12 +34,12 @@ impl AnnotationSearch {
         pointer: &JsonPointer,
         path: Option<Vec<String>>,
         depth: usize,
-    ) -> Result<(), HeaderParamError> {
+    ) -> Result<(), SchemaError> {
         let Some(schema) = schema.as_object() else {
             return Ok(());
         };
         if depth > MAX_DEPTH {
-            return Err(HeaderParamError::TooDeep { pointer: pointer.clone() });
+            return Err(SchemaError::TooCostly { what: "its nesting", limit: MAX_DEPTH });
         }
         if let Some(annotation) = schema.get(KEYWORD) {
             self.accept(annotation, schema, pointer, path.as_deref())?;
@@ -90,24 +58,28 @@ impl AnnotationSearch {
         schema: &Map<String, Value>,
         pointer: &JsonPointer,
         path: Option<&[String]>,
-    ) -> Result<(), HeaderParamError> {
+    ) -> Result<(), SchemaError> {
         let pointer = pointer.clone();
         let name = checked_name(annotation, &pointer)?;
         let path = match path {
             // An empty path is the arguments object itself.
             Some(path) if !path.is_empty() => path.to_vec(),
-            _ => return Err(HeaderParamError::NotReachable { pointer }),
+            _ => return Err(forbidden(pointer, AnnotationReason::NotReachable)),
         };
         let Some(kind) = kind(schema) else {
-            return Err(HeaderParamError::NotPrimitive { pointer });
+            return Err(forbidden(pointer, AnnotationReason::NotPrimitive));
         };
         // HTTP header names ignore case.
         if !self.names.insert(name.to_ascii_lowercase()) {
-            return Err(HeaderParamError::Duplicate { pointer, name });
+            return Err(forbidden(pointer, AnnotationReason::Duplicate(name)));
         }
         self.found.push(HeaderParam { name, path, kind, pointer });
         Ok(())
     }
+}
+
+fn forbidden(pointer: JsonPointer, reason: AnnotationReason) -> SchemaError {
+    SchemaError::Annotation { pointer, reason }
 }
 
 fn extended(path: Option<&[String]>, pointer: &JsonPointer) -> Option<Vec<String>> {
@@ -116,17 +88,17 @@ fn extended(path: Option<&[String]>, pointer: &JsonPointer) -> Option<Vec<String
     Some(path)
 }
 
-fn checked_name(annotation: &Value, pointer: &JsonPointer) -> Result<String, HeaderParamError> {
+fn checked_name(annotation: &Value, pointer: &JsonPointer) -> Result<String, SchemaError> {
     let pointer = pointer.clone();
     let Some(name) = annotation.as_str() else {
-        return Err(HeaderParamError::NotText { pointer });
+        return Err(forbidden(pointer, AnnotationReason::NotText));
     };
     let name = name.to_owned();
     if name.is_empty() {
-        return Err(HeaderParamError::Empty { pointer });
+        return Err(forbidden(pointer, AnnotationReason::Empty));
     }
     if !name.bytes().all(is_token_byte) {
-        return Err(HeaderParamError::NotToken { pointer, name });
+        return Err(forbidden(pointer, AnnotationReason::NotToken(name)));
     }
     Ok(name)
 }
@@ -164,8 +136,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn reason(schema: Value) -> HeaderParamError {
-        find(&schema).expect_err("the tool should be invalid")
+    #[track_caller]
+    fn reason(schema: Value) -> AnnotationReason {
+        match find(&schema) {
+            Err(SchemaError::Annotation { reason, .. }) => reason,
+            other => panic!("the annotation should be refused, not {other:?}"),
+        }
     }
 
     fn one(annotation: Value) -> Value {
@@ -193,10 +169,10 @@ mod tests {
     #[test]
     fn names_must_be_tokens() {
         for bad in ["a b", "a:b", "é", "a\r\nb", "(x)"] {
-            assert!(matches!(reason(one(json!(bad))), HeaderParamError::NotToken { .. }));
+            assert!(matches!(reason(one(json!(bad))), AnnotationReason::NotToken(_)));
         }
-        assert!(matches!(reason(one(json!(""))), HeaderParamError::Empty { .. }));
-        assert!(matches!(reason(one(json!(7))), HeaderParamError::NotText { .. }));
+        assert_eq!(reason(one(json!(""))), AnnotationReason::Empty);
+        assert_eq!(reason(one(json!(7))), AnnotationReason::NotText);
     }
 
     #[test]
@@ -205,17 +181,17 @@ mod tests {
             "a": {"type": "string", "x-mcp-header": "Key"},
             "b": {"type": "object", "properties": {"c": {"type": "string", "x-mcp-header": "KEY"}}}
         }});
-        assert!(matches!(reason(schema), HeaderParamError::Duplicate { .. }));
+        assert!(matches!(reason(schema), AnnotationReason::Duplicate(_)));
     }
 
     #[test]
     fn only_strings_integers_and_booleans_are_mirrored() {
         for bad in [json!("number"), json!("object"), json!("array"), json!("null"), json!(["string", "integer"])] {
             let schema = json!({"properties": {"p": {"type": bad, "x-mcp-header": "P"}}});
-            assert!(matches!(reason(schema), HeaderParamError::NotPrimitive { .. }));
+            assert_eq!(reason(schema), AnnotationReason::NotPrimitive);
         }
         let untyped = json!({"properties": {"p": {"x-mcp-header": "P"}}});
-        assert!(matches!(reason(untyped), HeaderParamError::NotPrimitive { .. }));
+        assert_eq!(reason(untyped), AnnotationReason::NotPrimitive);
         let optional = json!({"properties": {"p": {"type": ["integer", "null"], "x-mcp-header": "P"}}});
         assert_eq!(find(&optional).unwrap()[0].kind, HeaderParamKind::Integer);
     }
@@ -233,7 +209,7 @@ mod tests {
             json!({"additionalProperties": leaf}),
             json!({"patternProperties": {"^a": leaf}}),
         ] {
-            assert!(matches!(reason(schema), HeaderParamError::NotReachable { .. }));
+            assert_eq!(reason(schema), AnnotationReason::NotReachable);
         }
     }
 

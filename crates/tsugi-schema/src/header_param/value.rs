@@ -9,20 +9,15 @@ const CLOSE: &str = "?=";
 /// Integers beyond this are not exact as IEEE 754 doubles, which peers may use.
 const SAFE: i64 = (1 << 53) - 1;
 
-/// The argument cannot be written as a header.
+/// Why an argument has no header form, or why a received header does not agree with the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderEncodeError {
+pub enum HeaderValueError {
     /// Only strings, integers and booleans have a header form.
     #[error("only a string, an integer or a boolean can be sent as a header")]
     Type,
     /// The integer is outside ±(2^53 − 1).
     #[error("the integer is outside the range that every peer can represent exactly")]
     Range,
-}
-
-/// A received header that does not agree with the body (JSON-RPC error −32020).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderMismatch {
     /// The body has a value and the header is absent.
     #[error("header is missing")]
     Missing,
@@ -38,15 +33,15 @@ pub enum HeaderMismatch {
 }
 
 /// Writes a value; the caller has already left out `null` and absent values.
-pub(super) fn encode(value: &Value) -> Result<String, HeaderEncodeError> {
+pub(super) fn encode(value: &Value) -> Result<String, HeaderValueError> {
     match value {
         Value::String(text) => Ok(encode_text(text)),
         Value::Bool(true) => Ok("true".to_owned()),
         Value::Bool(false) => Ok("false".to_owned()),
         Value::Number(number) => {
-            integer(number).ok_or(HeaderEncodeError::Type).and_then(safe).map(|integer| integer.to_string())
+            integer(number).ok_or(HeaderValueError::Type).and_then(safe).map(|integer| integer.to_string())
         }
-        _ => Err(HeaderEncodeError::Type),
+        _ => Err(HeaderValueError::Type),
     }
 }
 
@@ -59,27 +54,27 @@ pub fn encode_text(text: &str) -> String {
 }
 
 /// Reads a header value back to the text that [`encode_text`] was given.
-pub fn decode(received: &[u8]) -> Result<String, HeaderMismatch> {
-    let text = std::str::from_utf8(received).map_err(|_| HeaderMismatch::Malformed)?;
+pub fn decode(received: &[u8]) -> Result<String, HeaderValueError> {
+    let text = std::str::from_utf8(received).map_err(|_| HeaderValueError::Malformed)?;
     if !text.bytes().all(is_field_byte) {
-        return Err(HeaderMismatch::Malformed);
+        return Err(HeaderValueError::Malformed);
     }
     let Some(encoded) = unwrapped(text) else {
         return Ok(text.to_owned());
     };
-    let bytes = STANDARD.decode(encoded).map_err(|_| HeaderMismatch::Malformed)?;
-    String::from_utf8(bytes).map_err(|_| HeaderMismatch::Malformed)
+    let bytes = STANDARD.decode(encoded).map_err(|_| HeaderValueError::Malformed)?;
+    String::from_utf8(bytes).map_err(|_| HeaderValueError::Malformed)
 }
 
-pub(super) fn compare(received: Option<&[u8]>, expected: Option<&Value>) -> Result<(), HeaderMismatch> {
+pub(super) fn compare(received: Option<&[u8]>, expected: Option<&Value>) -> Result<(), HeaderValueError> {
     match (received, expected) {
         (None, None) => Ok(()),
-        (None, Some(_)) => Err(HeaderMismatch::Missing),
-        (Some(_), None) => Err(HeaderMismatch::Unexpected),
+        (None, Some(_)) => Err(HeaderValueError::Missing),
+        (Some(_), None) => Err(HeaderValueError::Unexpected),
         (Some(received), Some(expected)) => {
             let received = decode(received)?;
             let equal = is_same(&received, expected);
-            equal.then_some(()).ok_or(HeaderMismatch::Different)
+            equal.then_some(()).ok_or(HeaderValueError::Different)
         }
     }
 }
@@ -113,8 +108,8 @@ fn integer(number: &Number) -> Option<i64> {
     })
 }
 
-fn safe(integer: i64) -> Result<i64, HeaderEncodeError> {
-    (-SAFE..=SAFE).contains(&integer).then_some(integer).ok_or(HeaderEncodeError::Range)
+fn safe(integer: i64) -> Result<i64, HeaderValueError> {
+    (-SAFE..=SAFE).contains(&integer).then_some(integer).ok_or(HeaderValueError::Range)
 }
 
 fn is_plain(text: &str) -> bool {
@@ -161,9 +156,9 @@ mod tests {
         assert_eq!(encode(&json!(42.0)), Ok("42".into()));
         assert_eq!(encode(&json!(true)), Ok("true".into()));
         assert_eq!(encode(&json!("")), Ok(String::new()));
-        assert_eq!(encode(&json!(1.5)), Err(HeaderEncodeError::Type));
-        assert_eq!(encode(&json!([1])), Err(HeaderEncodeError::Type));
-        assert_eq!(encode(&json!(1u64 << 53)), Err(HeaderEncodeError::Range));
+        assert_eq!(encode(&json!(1.5)), Err(HeaderValueError::Type));
+        assert_eq!(encode(&json!([1])), Err(HeaderValueError::Type));
+        assert_eq!(encode(&json!(1u64 << 53)), Err(HeaderValueError::Range));
         assert_eq!(encode(&json!(-(1i64 << 53) + 1)), Ok("-9007199254740991".into()));
     }
 
@@ -173,25 +168,25 @@ mod tests {
         assert_eq!(same("42.0", json!(42)), Ok(()));
         assert_eq!(same("42", json!(42.0)), Ok(()));
         assert_eq!(same("=?base64?NDI=?=", json!(42)), Ok(()));
-        assert_eq!(same("43", json!(42)), Err(HeaderMismatch::Different));
-        assert_eq!(same("42.5", json!(42)), Err(HeaderMismatch::Different));
+        assert_eq!(same("43", json!(42)), Err(HeaderValueError::Different));
+        assert_eq!(same("42.5", json!(42)), Err(HeaderValueError::Different));
         assert_eq!(same("42", json!("42")), Ok(()));
-        assert_eq!(same("42.0", json!("42")), Err(HeaderMismatch::Different));
-        assert_eq!(same("TRUE", json!(true)), Err(HeaderMismatch::Different));
+        assert_eq!(same("42.0", json!("42")), Err(HeaderValueError::Different));
+        assert_eq!(same("TRUE", json!(true)), Err(HeaderValueError::Different));
     }
 
     #[test]
     fn presence_must_agree() {
         assert_eq!(compare(None, None), Ok(()));
-        assert_eq!(compare(None, Some(&json!("x"))), Err(HeaderMismatch::Missing));
-        assert_eq!(compare(Some(b"x"), None), Err(HeaderMismatch::Unexpected));
+        assert_eq!(compare(None, Some(&json!("x"))), Err(HeaderValueError::Missing));
+        assert_eq!(compare(Some(b"x"), None), Err(HeaderValueError::Unexpected));
         assert_eq!(compare(Some(b""), Some(&json!(""))), Ok(()));
     }
 
     #[test]
     fn malformed_values_are_refused() {
         for bad in [&b"a\x00b"[..], b"caf\xc3\xa9", b"\xff", b"=?base64?!!?=", b"=?base64?/w==?="] {
-            assert_eq!(decode(bad), Err(HeaderMismatch::Malformed));
+            assert_eq!(decode(bad), Err(HeaderValueError::Malformed));
         }
     }
 

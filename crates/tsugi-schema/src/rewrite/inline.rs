@@ -181,7 +181,9 @@ impl<'a> SchemaRewriter<'a> {
         let target = match self.document.follow(reference, &place.source) {
             Ok(target) => target,
             Err(error) => {
-                self.lose(place, "$ref", LossFate::Dropped, error.to_string());
+                // The loss names the place itself.
+                let what = if error.is_hostile() { "leaves the document" } else { "points to nothing" };
+                self.lose(place, "$ref", LossFate::Dropped, format!("reference {reference:?} {what}"));
                 return Map::new();
             }
         };

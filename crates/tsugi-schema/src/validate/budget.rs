@@ -17,21 +17,20 @@ thread_local! {
     static STACK_START: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The check was stopped because it used up its work or its stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BudgetExhausted;
+/// What a check unwinds with that used up its work or its stack.
+struct BudgetExhausted;
 
-/// Runs a check that may do `work` units, each look at the value costing `price`.
-pub(super) fn run<T>(work: u64, price: u64, check: impl FnOnce() -> T) -> Result<T, BudgetExhausted> {
+/// Runs a check that may do `work` units, each look at the value costing `price`; `None` when it was stopped.
+pub(super) fn run<T>(work: u64, price: u64, check: impl FnOnce() -> T) -> Option<T> {
     LEFT.set(work);
     PRICE.set(price);
     STACK_START.set(stack_position());
     // The library keeps no state across checks that a stopped one could leave broken.
-    let result = catch_unwind(AssertUnwindSafe(check));
-    result.map_err(|payload| match payload.downcast::<BudgetExhausted>() {
-        Ok(exhausted) => *exhausted,
+    match catch_unwind(AssertUnwindSafe(check)) {
+        Ok(result) => Some(result),
+        Err(payload) if payload.is::<BudgetExhausted>() => None,
         Err(other) => resume_unwind(other),
-    })
+    }
 }
 
 /// Pays for one look at the value, and `extra` units for its size.
@@ -72,10 +71,10 @@ mod tests {
 
     #[test]
     fn work_beyond_the_limit_is_stopped() {
-        assert_eq!(run(10, 1, || (0..10).for_each(|_| charge(0))), Ok(()));
-        assert_eq!(run(10, 1, || (0..11).for_each(|_| charge(0))), Err(BudgetExhausted));
-        assert_eq!(run(10, 1, || charge(10)), Err(BudgetExhausted));
-        assert_eq!(run(10, 6, || (0..2).for_each(|_| charge(0))), Err(BudgetExhausted));
+        assert_eq!(run(10, 1, || (0..10).for_each(|_| charge(0))), Some(()));
+        assert_eq!(run(10, 1, || (0..11).for_each(|_| charge(0))), None);
+        assert_eq!(run(10, 1, || charge(10)), None);
+        assert_eq!(run(10, 6, || (0..2).for_each(|_| charge(0))), None);
     }
 
     #[test]
@@ -87,7 +86,7 @@ mod tests {
                 _ => std::hint::black_box(deeper(levels - 1)) + 1,
             }
         }
-        assert_eq!(run(u64::MAX, 1, || deeper(u64::MAX)), Err(BudgetExhausted));
+        assert_eq!(run(u64::MAX, 1, || deeper(u64::MAX)), None);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-use super::{CompileError, ValidationLimits};
+use super::ValidationLimits;
+use crate::error::SchemaError;
 use crate::keyword::{KeywordReach, inner_schemas};
 use crate::pointer::JsonPointer;
-use crate::resolve::{ResolveError, ResolvedSchema, SchemaDocument};
+use crate::resolve::{ResolvedSchema, SchemaDocument};
 
 /// What was learnt about a schema that passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub(super) struct SchemaCost {
 const SILENT_PER_UNIT: usize = 64;
 
 /// Looks over a schema.
-pub(super) fn survey(schema: &Value, limits: &ValidationLimits) -> Result<SchemaCost, CompileError> {
+pub(super) fn survey(schema: &Value, limits: &ValidationLimits) -> Result<SchemaCost, SchemaError> {
     // The size first: everything after it walks the whole document.
     measure(schema, limits)?;
     let document = SchemaDocument::new(schema);
@@ -32,7 +33,7 @@ pub(super) fn survey(schema: &Value, limits: &ValidationLimits) -> Result<Schema
 }
 
 /// Bounds the size and the nesting of the document before anything walks over it by recursion.
-fn measure(schema: &Value, limits: &ValidationLimits) -> Result<(), CompileError> {
+fn measure(schema: &Value, limits: &ValidationLimits) -> Result<(), SchemaError> {
     // A schema nests at most every second level: a keyword, then the schema in it.
     let deepest = limits.depth * 2 + 16;
     let mut bytes = 0;
@@ -66,8 +67,8 @@ fn own_size(value: &Value) -> usize {
     }
 }
 
-fn too_costly(what: &'static str, limit: usize) -> CompileError {
-    CompileError::TooCostly { what, limit }
+fn too_costly(what: &'static str, limit: usize) -> SchemaError {
+    SchemaError::TooCostly { what, limit }
 }
 
 /// One schema of the document.
@@ -110,7 +111,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
     }
 
     /// Adds a schema and all inside it.
-    fn add(&mut self, found: ResolvedSchema<'a>, depth: usize) -> Result<usize, CompileError> {
+    fn add(&mut self, found: ResolvedSchema<'a>, depth: usize) -> Result<usize, SchemaError> {
         // The address identifies a schema: the same one is reached by its place and by references.
         let address = std::ptr::from_ref(found.schema) as usize;
         if let Some(&index) = self.known.get(&address) {
@@ -142,7 +143,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
         schema: &'a Map<String, Value>,
         pointer: &JsonPointer,
         depth: usize,
-    ) -> Result<(), CompileError> {
+    ) -> Result<(), SchemaError> {
         for inner in inner_schemas(schema, pointer) {
             let found = ResolvedSchema { pointer: inner.pointer, schema: inner.schema };
             let child = self.add(found, depth + 1)?;
@@ -154,7 +155,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
     }
 
     /// Follows all references; a target in an unknown place adds schemas, which are followed in turn.
-    fn link(&mut self) -> Result<(), CompileError> {
+    fn link(&mut self) -> Result<(), SchemaError> {
         let mut index = 0;
         // Targets may be new vertices, which the loop then reaches too.
         while index < self.vertices.len() {
@@ -167,7 +168,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
         Ok(())
     }
 
-    fn targets(&self, index: usize) -> Result<Vec<ResolvedSchema<'a>>, CompileError> {
+    fn targets(&self, index: usize) -> Result<Vec<ResolvedSchema<'a>>, SchemaError> {
         let vertex = &self.vertices[index];
         let Value::Object(schema) = vertex.schema else {
             return Ok(Vec::new());
@@ -177,8 +178,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
             let Some(reference) = schema.get(keyword).and_then(Value::as_str) else {
                 continue;
             };
-            let followed = self.document.follow(reference, &vertex.pointer);
-            targets.push(followed.map_err(|error| refused(error, vertex.pointer.child(keyword)))?);
+            targets.push(self.document.follow(reference, &vertex.pointer.child(keyword))?);
             if let ("$dynamicRef", Some((_, anchor))) = (keyword, reference.split_once('#')) {
                 // Which anchor is meant depends on the path, so all of them count.
                 targets.extend(self.document.dynamic_candidates(anchor));
@@ -188,7 +188,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
     }
 
     /// Weighs every schema and gives the largest number of silent ones set off at once.
-    fn weigh(&mut self) -> Result<usize, CompileError> {
+    fn weigh(&mut self) -> Result<usize, SchemaError> {
         let mut silent = 0;
         for index in 0..self.vertices.len() {
             silent = silent.max(self.weigh_one(index, 0)?.silent);
@@ -196,11 +196,11 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
         Ok(silent)
     }
 
-    fn weigh_one(&mut self, index: usize, above: usize) -> Result<PathCounts, CompileError> {
+    fn weigh_one(&mut self, index: usize, above: usize) -> Result<PathCounts, SchemaError> {
         match self.vertices[index].weight {
             EdgeWeight::Known(paths) => return Ok(paths),
             EdgeWeight::InProgress => {
-                return Err(CompileError::EndlessReference { pointer: self.vertices[index].pointer.clone() });
+                return Err(SchemaError::EndlessReference { pointer: self.vertices[index].pointer.clone() });
             }
             EdgeWeight::Unknown => {}
         }
@@ -214,7 +214,7 @@ impl<'a, 'd> SchemaGraph<'a, 'd> {
         Ok(paths)
     }
 
-    fn sum_up(&mut self, index: usize, above: usize) -> Result<PathCounts, CompileError> {
+    fn sum_up(&mut self, index: usize, above: usize) -> Result<PathCounts, SchemaError> {
         let mut paths = PathCounts { all: 1, silent: 1, chain: 1 };
         // Cloned because weighing a child changes the vertices.
         for child in self.vertices[index].same_value.clone() {
@@ -252,11 +252,4 @@ const LOOKING: &[&str] = &[
 
 fn is_looking(schema: &Value) -> bool {
     schema.as_object().is_some_and(|schema| LOOKING.iter().any(|keyword| schema.contains_key(*keyword)))
-}
-
-fn refused(error: ResolveError, pointer: JsonPointer) -> CompileError {
-    match error {
-        ResolveError::Leaves { reference } => CompileError::ReferenceLeaves { pointer, reference },
-        ResolveError::Dangling { reference } => CompileError::ReferenceDangles { pointer, reference },
-    }
 }

@@ -4,10 +4,11 @@ use jsonschema::{Draft, ValidationError};
 use serde_json::Value;
 use std::borrow::Cow;
 
-use super::budget::{self, BudgetExhausted};
+use super::budget;
 use super::node::{MeteredJson, MeteredNode};
 use super::pattern::{self, PatternSet};
-use super::{CompileError, SchemaViolation, SchemaViolations, ValidationLimits, cost, message};
+use super::{SchemaViolation, SchemaViolations, ValidationLimits, cost, message};
+use crate::error::SchemaError;
 use crate::pointer::JsonPointer;
 
 /// A schema ready to check values.
@@ -19,7 +20,7 @@ pub(super) struct CompiledSchema {
 }
 
 impl CompiledSchema {
-    pub(super) fn new(schema: &Value, limits: ValidationLimits) -> Result<Self, CompileError> {
+    pub(super) fn new(schema: &Value, limits: ValidationLimits) -> Result<Self, SchemaError> {
         let schema = with_known_dialect(schema);
         // Costly schemas are refused before the library compiles them.
         let survey = cost::survey(&schema, &limits)?;
@@ -46,27 +47,25 @@ impl CompiledSchema {
         let node = MeteredNode(value);
         let verdict = budget::run(self.limits.work, self.price, || self.library.is_valid(node));
         match verdict {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(self.explain(value)),
-            Err(BudgetExhausted) => Err(SchemaViolations::too_costly()),
+            Some(true) => Ok(()),
+            Some(false) => Err(self.explain(value)),
+            None => Err(SchemaViolations::too_costly()),
         }
     }
 
     fn explain(&self, value: &Value) -> SchemaViolations {
         // Errors own memory, so explaining everything gets less than checking did.
-        self.all_faults(value)
-            .or_else(|BudgetExhausted| self.first_fault(value))
-            .unwrap_or_else(|BudgetExhausted| SchemaViolations::unexplained())
+        self.all_faults(value).or_else(|| self.first_fault(value)).unwrap_or_else(SchemaViolations::unexplained)
     }
 
-    fn all_faults(&self, value: &Value) -> Result<SchemaViolations, BudgetExhausted> {
+    fn all_faults(&self, value: &Value) -> Option<SchemaViolations> {
         budget::run(self.limits.work / 4, self.price, || {
             let errors = self.library.iter_errors(MeteredNode(value));
             SchemaViolations::collect(errors.map(|error| to_fault(&error)), self.limits.faults)
         })
     }
 
-    fn first_fault(&self, value: &Value) -> Result<SchemaViolations, BudgetExhausted> {
+    fn first_fault(&self, value: &Value) -> Option<SchemaViolations> {
         budget::run(self.limits.work / 4, self.price, || {
             // One error costs less than all of them, and explains more than none.
             let error = self.library.validate(MeteredNode(value)).err();
@@ -101,7 +100,7 @@ fn with_known_dialect(schema: &Value) -> Cow<'_, Value> {
 
 /// Compiles as 2020-12 unless the schema says otherwise. A schema that says nothing and does not fit may be older:
 /// `items` with a list and `exclusiveMinimum: true` are common.
-fn build(schema: &Value, patterns: &PatternSet) -> Result<jsonschema::Validator<MeteredJson>, CompileError> {
+fn build(schema: &Value, patterns: &PatternSet) -> Result<jsonschema::Validator<MeteredJson>, SchemaError> {
     let names = look_at_names(schema, &JsonPointer::root(), patterns)?;
     let build_as = |draft| build_as(draft, schema, patterns, names);
     build_as(None)
@@ -141,7 +140,7 @@ enum NamePatterns {
 
 /// Pays for the patterns of names, which the library compiles itself. Without one of them other properties would be
 /// refused that are right, so one that cannot be used makes the whole schema unusable.
-fn look_at_names(schema: &Value, pointer: &JsonPointer, patterns: &PatternSet) -> Result<NamePatterns, CompileError> {
+fn look_at_names(schema: &Value, pointer: &JsonPointer, patterns: &PatternSet) -> Result<NamePatterns, SchemaError> {
     let mut needed = NamePatterns::Linear;
     let inner: Vec<(JsonPointer, &Value)> = match schema {
         Value::Object(members) => members.iter().map(|(name, member)| (pointer.child(name), member)).collect(),
@@ -150,7 +149,7 @@ fn look_at_names(schema: &Value, pointer: &JsonPointer, patterns: &PatternSet) -
     };
     for (name, _) in schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten() {
         let pointer = pointer.child("patternProperties");
-        let looks_around = patterns.name(name).map_err(|message| CompileError::Invalid { pointer, message })?;
+        let looks_around = patterns.name(name).map_err(|message| SchemaError::Invalid { pointer, message })?;
         needed = if looks_around { NamePatterns::LookAround } else { needed };
     }
     for (pointer, value) in inner {
@@ -170,8 +169,8 @@ fn options<'i>(
         .with_keyword("pattern", move |_, pattern, at| Ok(Box::new(patterns.keyword(pattern, at.as_str()))))
 }
 
-fn invalid(error: &ValidationError<'_>) -> CompileError {
-    CompileError::Invalid {
+fn invalid(error: &ValidationError<'_>) -> SchemaError {
+    SchemaError::Invalid {
         pointer: JsonPointer::from(error.instance_path().as_str()),
         message: message::describe(error),
     }

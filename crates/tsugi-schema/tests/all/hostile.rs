@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jsonschema::{PatternOptions, Retrieve, Uri};
 use serde_json::{Map, Value, json};
-use tsugi_schema::validate::{CompileError, ValidationLimits, Validator};
+use tsugi_schema::error::SchemaError;
+use tsugi_schema::validate::{ValidationLimits, Validator};
 
-fn refused(schema: &Value) -> CompileError {
+fn refused(schema: &Value) -> SchemaError {
     Validator::compile(schema, ValidationLimits::default()).expect_err("the schema should be refused")
 }
 
@@ -50,13 +51,13 @@ fn composition_that_doubles_thirty_times_is_refused() {
     for keyword in ["anyOf", "oneOf", "allOf"] {
         for leaf in [json!({"type": "string"}), json!(false), json!({})] {
             let schema = ladder(30, leaf, |next| json!({keyword: [next, next]}));
-            assert!(matches!(refused(&schema), CompileError::TooCostly { .. }));
+            assert!(matches!(refused(&schema), SchemaError::TooCostly { .. }));
         }
     }
     let nested = ladder(30, json!(false), |next| json!({"not": next, "if": next, "then": next}));
-    assert!(matches!(refused(&nested), CompileError::TooCostly { .. }));
+    assert!(matches!(refused(&nested), SchemaError::TooCostly { .. }));
     let dependent = ladder(30, json!(false), |next| json!({"dependentSchemas": {"a": next, "b": next}}));
-    assert!(matches!(refused(&dependent), CompileError::TooCostly { .. }));
+    assert!(matches!(refused(&dependent), SchemaError::TooCostly { .. }));
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn references_that_never_end_are_refused() {
         json!({"$dynamicAnchor": "n", "allOf": [{"$dynamicRef": "#n"}]}),
         json!({"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": {"$ref": "#/definitions/a"}}, "$ref": "#/definitions/a"}),
     ] {
-        assert!(matches!(refused(&schema), CompileError::EndlessReference { .. }), "{schema}");
+        assert!(matches!(refused(&schema), SchemaError::EndlessReference { .. }), "{schema}");
     }
 }
 
@@ -89,12 +90,12 @@ fn references_that_leave_the_document_are_refused_without_a_look() {
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
             let schema = json!({"properties": {"a": {keyword: reference}}});
             let error = refused(&schema);
-            assert!(matches!(error, CompileError::ReferenceLeaves { .. }), "{error}");
+            assert!(matches!(error, SchemaError::ReferenceLeaves { .. }), "{error}");
         }
     }
     assert!(sink.accept().is_err(), "nobody may have connected");
     let dangling = refused(&json!({"$ref": "#/$defs/none"}));
-    assert!(matches!(dangling, CompileError::ReferenceDangles { .. }));
+    assert!(matches!(dangling, SchemaError::ReferenceDangles { .. }));
 }
 
 #[test]
@@ -246,7 +247,7 @@ fn size_depth_and_number_of_schemas_are_limited() {
     let chain_of_parts = ladder(3_000, json!({}), |next| json!({"properties": {"x": next}}));
     let long = json!({"description": "x".repeat(300 * 1024)});
     for schema in [json!({"properties": wide}), deep, chain, long] {
-        assert!(matches!(refused(&schema), CompileError::TooCostly { .. }));
+        assert!(matches!(refused(&schema), SchemaError::TooCostly { .. }));
     }
     let validator = compile(&chain_of_parts);
     assert!(validator.validate(&nested(100)).is_ok());
@@ -263,7 +264,7 @@ fn values_nested_without_end_are_refused() {
 fn documents_nested_without_end_are_refused() {
     let deep = (0..400).fold(json!(1), |inner, _| json!([inner]));
     let error = refused(&json!({"default": deep}));
-    assert!(matches!(error, CompileError::TooCostly { .. }));
+    assert!(matches!(error, SchemaError::TooCostly { .. }));
 }
 
 #[test]

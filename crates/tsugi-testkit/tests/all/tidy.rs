@@ -1,5 +1,6 @@
 //! The house rules that a machine can check: the map is true, files say what they are for, nothing personal is committed.
 
+mod errors;
 mod names;
 mod prose;
 mod rooms;

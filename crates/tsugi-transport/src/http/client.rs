@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, Entry, LOCATION};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use tsugi_outbound::OutboundGuard;
 use tsugi_protocol::answer::FaultReason;
 use url::Url;
 
 use super::connector::UpstreamConnector;
-use super::pool::{ConnectionPool, DrivenBody, PoolError};
+use super::pool::ConnectionPool;
 use super::response::HttpResponse;
-use crate::error::{TransportError, TransportErrorKind, chain};
+use crate::error::{TransportError, TransportErrorKind};
 
 const REDIRECT_REFUSED: Option<FaultReason> = Some(FaultReason::RedirectRefused);
 /// How many redirects within the origin are followed.
@@ -112,7 +112,7 @@ impl HttpClient {
             *request.uri_mut() = uri;
             *request.headers_mut() = headers.clone();
             let url = moved.as_ref().unwrap_or_else(|| self.url());
-            let response = self.exchange(request, url).await?;
+            let response = self.pool.send(request).await?;
             match redirect(url, response.status(), response.headers())? {
                 Some(next) => {
                     uri = uri_of(&next)?;
@@ -122,14 +122,6 @@ impl HttpClient {
             }
         }
         Err(TransportError::unsent(TransportErrorKind::Protocol, format!("more than {MAX_REDIRECTS} redirects")))
-    }
-
-    async fn exchange(&self, request: Request<Full<Bytes>>, url: &Url) -> Result<Response<DrivenBody>, TransportError> {
-        self.pool.send(request).await.map_err(|error| match error {
-            PoolError::Connect(error) => TransportError::connect(host_of(url), &*error),
-            PoolError::Unsent(error) => TransportError { may_be_sent: false, ..broke(&chain(&error), url) },
-            PoolError::Broke(error) => broke(&chain(&error), url),
-        })
     }
 
     /// All headers of a request. The protocol's win over the user's, and those over our defaults.
@@ -191,14 +183,6 @@ fn redirect(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Optio
         Some(_) => refuse("to another origin is not followed"),
         None => refuse("without a usable address"),
     }
-}
-
-fn host_of(url: &Url) -> &str {
-    url.host_str().unwrap_or("the server")
-}
-
-fn broke(cause: &str, url: &Url) -> TransportError {
-    TransportError::sent(TransportErrorKind::Lost, format!("the connection to {} broke: {cause}", host_of(url)))
 }
 
 #[cfg(test)]

@@ -19,6 +19,9 @@ use rustls::RootCertStore;
 use tokio::net::TcpStream;
 use tower_service::Service;
 use tsugi_outbound::{DialError, GuardedTarget, OutboundGuard, OutboundRefusal, TargetHost, check_configured};
+use tsugi_protocol::answer::FaultReason;
+
+use crate::error::{TransportError, TransportErrorKind};
 
 /// Name lookup, TCP and TLS together may take this long.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -114,7 +117,7 @@ impl Service<Uri> for TcpDialer {
                 let checked = host.map_or(Ok(()), |host| check_configured(&host, address));
                 let connecting = tcp.call(uri);
                 async move {
-                    checked.map_err(|refusal| AddressRefusedError::report(&refusal))?;
+                    checked.map_err(|refusal| refuse_address(&refusal))?;
                     Ok(connecting.await?)
                 }
                 .boxed()
@@ -125,7 +128,7 @@ impl Service<Uri> for TcpDialer {
 }
 
 async fn guarded(guard: OutboundGuard, uri: Uri) -> Result<TokioIo<TcpStream>, BoxError> {
-    let refused = |refusal: OutboundRefusal| AddressRefusedError::report(&refusal);
+    let refused = |refusal: OutboundRefusal| refuse_address(&refusal);
     let target: GuardedTarget = guard.parse(&uri.to_string()).map_err(refused)?;
     match guard.dial(&target).await {
         Ok(stream) => {
@@ -135,55 +138,39 @@ async fn guarded(guard: OutboundGuard, uri: Uri) -> Result<TokioIo<TcpStream>, B
             Ok(TokioIo::new(stream))
         }
         Err(DialError::Refused(refusal)) => Err(refused(refusal).into()),
-        Err(DialError::Lookup { error, .. }) => Err(NameLookupError::from(error).into()),
+        Err(DialError::Lookup { error, .. }) => Err(TransportError::name_lookup(&error).into()),
         Err(DialError::Connect { error, .. }) => Err(error.into()),
         Err(error @ DialError::Proxy(_)) => Err(error.into()),
     }
 }
 
 /// An address that the guard does not allow. Its text does not say why: it may reach the party that named the address.
-#[derive(Debug, thiserror::Error)]
-#[error("the address is not allowed")]
-pub(crate) struct AddressRefusedError;
-
-impl AddressRefusedError {
-    fn report(refusal: &OutboundRefusal) -> Self {
-        tracing::warn!(rule = refusal.rule(), reason = %refusal, "a connection to a server was refused");
-        Self
-    }
+fn refuse_address(refusal: &OutboundRefusal) -> TransportError {
+    tracing::warn!(rule = refusal.rule(), reason = %refusal, "a connection to a server was refused");
+    TransportError::unsent(TransportErrorKind::Connect, "the address is not allowed")
+        .with_reason(Some(FaultReason::AddressRefused))
 }
 
 /// The system's name lookup, whose failures have a type of their own: hyper-util only says "dns error" in the text.
 #[derive(Debug, Clone)]
 struct NameResolver(GaiResolver);
 
-/// A host name that could not be resolved.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct NameLookupError(String);
-
-impl From<io::Error> for NameLookupError {
-    fn from(error: io::Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
 impl Service<Name> for NameResolver {
     type Response = std::vec::IntoIter<SocketAddr>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+    type Error = TransportError;
+    type Future = BoxFuture<'static, Result<Self::Response, TransportError>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(context).map_err(|error| NameLookupError::from(error).into())
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        self.0.poll_ready(context).map_err(|error| TransportError::name_lookup(&error))
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
         let host = TargetHost::Name(name.as_str().to_ascii_lowercase());
         let finding = self.0.call(name);
         async move {
-            let found: Vec<SocketAddr> = finding.await.map_err(NameLookupError::from)?.collect();
+            let found: Vec<SocketAddr> = finding.await.map_err(|error| TransportError::name_lookup(&error))?.collect();
             let mut checked = found.iter().map(|address| check_configured(&host, Some(address.ip())));
-            checked.try_for_each(|checked| checked.map_err(|refusal| AddressRefusedError::report(&refusal)))?;
+            checked.try_for_each(|checked| checked.map_err(|refusal| refuse_address(&refusal)))?;
             drop(checked);
             Ok(found.into_iter())
         }

@@ -25,6 +25,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 
 use super::connector::{BoxError, UpstreamConnector, UpstreamStream};
+use crate::error::TransportError;
 
 /// How long an unused connection is kept.
 const IDLE: Duration = Duration::from_secs(60);
@@ -145,17 +146,6 @@ impl StepWaker {
     }
 }
 
-/// Why a request got no response.
-#[derive(Debug)]
-pub(super) enum PoolError {
-    /// There was no connection.
-    Connect(BoxError),
-    /// The connection closed before it took the request.
-    Unsent(hyper::Error),
-    /// The connection broke, perhaps after it took the request.
-    Broke(hyper::Error),
-}
-
 impl PooledConnection {
     async fn handshake(stream: UpstreamStream) -> hyper::Result<Self> {
         let (sender, driver) = http1::handshake(stream).await?;
@@ -188,8 +178,9 @@ impl ConnectionPool {
     pub(super) async fn send(
         self: &Arc<Self>,
         mut request: OutgoingRequest,
-    ) -> Result<Response<DrivenBody>, PoolError> {
+    ) -> Result<Response<DrivenBody>, TransportError> {
         let uri = request.uri().clone();
+        let broken = |failure| broken(&uri, failure);
         if let Some(mut sender) = self.shared() {
             match exchange_shared(&mut sender, &uri, request).await {
                 Ok(response) => return Ok(response),
@@ -205,7 +196,7 @@ impl ConnectionPool {
                 Err(failure) => return Err(broken(failure)),
             }
         }
-        match self.connect(uri.clone()).await? {
+        match self.connect(&uri).await? {
             NewConnection::Http1(mut connection) => match exchange(&mut connection, &uri, request).await {
                 Ok(response) => Ok(self.driven(response, connection)),
                 Err(failure) => Err(broken(failure)),
@@ -217,13 +208,15 @@ impl ConnectionPool {
         }
     }
 
-    async fn connect(&self, uri: Uri) -> Result<NewConnection, PoolError> {
-        let stream = self.connector.connect(uri).await.map_err(PoolError::Connect)?;
+    async fn connect(&self, uri: &Uri) -> Result<NewConnection, TransportError> {
+        let refused = |error: BoxError| TransportError::connect(host_of(uri), &*error);
+        let stream = self.connector.connect(uri.clone()).await.map_err(refused)?;
+        let broke = |error: hyper::Error| TransportError::broke(host_of(uri), &error, true);
         if !stream.connected().is_negotiated_h2() {
-            return PooledConnection::handshake(stream).await.map(NewConnection::Http1).map_err(PoolError::Broke);
+            return PooledConnection::handshake(stream).await.map(NewConnection::Http1).map_err(broke);
         }
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        let (sender, driver) = builder.timer(TokioTimer::new()).handshake(stream).await.map_err(PoolError::Broke)?;
+        let (sender, driver) = builder.timer(TokioTimer::new()).handshake(stream).await.map_err(broke)?;
         // It ends with the last sender and the last response, so it needs no parent that waits for it.
         tokio::spawn(async move {
             let _ = driver.await;
@@ -317,11 +310,12 @@ async fn sweep(pool: Weak<ConnectionPool>) {
 /// An error, and the request if it was certainly not sent.
 type ExchangeFailure = (hyper::Error, Option<OutgoingRequest>);
 
-fn broken((error, unsent): ExchangeFailure) -> PoolError {
-    match unsent {
-        Some(_) => PoolError::Unsent(error),
-        None => PoolError::Broke(error),
-    }
+fn broken(uri: &Uri, (error, unsent): ExchangeFailure) -> TransportError {
+    TransportError::broke(host_of(uri), &error, unsent.is_none())
+}
+
+fn host_of(uri: &Uri) -> &str {
+    uri.host().unwrap_or("the server")
 }
 
 /// Sends a request on an HTTP/1 connection and moves bytes until the head of the response is there.

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
-use tsugi_protocol::codec::CodecError;
 use tsugi_protocol::codec::framing::{FramingDecoder, FramingKind};
 use tsugi_protocol::codec::limit::InputLimits;
+use tsugi_protocol::rpc::MessageError;
 
 use crate::error::{TransportError, TransportErrorKind};
 use crate::link::LinkEvent;
@@ -121,7 +121,7 @@ impl PipeReader {
     }
 }
 
-fn unreadable(error: &CodecError) -> TransportError {
+fn unreadable(error: &MessageError) -> TransportError {
     TransportError::sent(TransportErrorKind::TooLarge, format!("the answer cannot be read: {error}"))
 }
 

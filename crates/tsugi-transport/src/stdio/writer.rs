@@ -14,7 +14,8 @@ use tokio::sync::Notify;
 use tsugi_protocol::codec::framing::FramingKind;
 
 use super::reader::SharedFraming;
-use crate::link::{FlushMode, SendError};
+use crate::error::TransportError;
+use crate::link::FlushMode;
 
 /// Above this many waiting bytes new calls wait.
 const HIGH_WATER: usize = 1 << 20;
@@ -62,14 +63,14 @@ impl PipeWriter {
         Self(shared)
     }
 
-    pub(crate) fn send(&self, message: &[u8], flush: FlushMode) -> Result<(), SendError> {
+    pub(crate) fn send(&self, message: &[u8], flush: FlushMode) -> Result<(), TransportError> {
         let mut state = self.0.state.lock();
         if state.is_closing || state.pipe.is_none() {
-            return Err(SendError::Closed);
+            return Err(TransportError::closed());
         }
         // A child that does not read must not make us hold everything.
         if state.waiting.len() > FULL {
-            return Err(SendError::Full);
+            return Err(TransportError::congested());
         }
         self.0.framing.kind().encode(message, &mut state.waiting);
         if state.waiting.len() > HIGH_WATER {
@@ -167,8 +168,8 @@ impl PipeQueueState {
     }
 
     /// Tries to write everything at once. `true` when nothing is left.
-    fn write_inline(&mut self) -> Result<bool, SendError> {
-        let Some(pipe) = &self.pipe else { return Err(SendError::Closed) };
+    fn write_inline(&mut self) -> Result<bool, TransportError> {
+        let Some(pipe) = &self.pipe else { return Err(TransportError::closed()) };
         match pipe.try_write(&self.waiting) {
             Ok(written) if written == self.waiting.len() => {
                 self.waiting.clear();
@@ -182,7 +183,7 @@ impl PipeQueueState {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(_) => {
                 self.pipe = None;
-                Err(SendError::Closed)
+                Err(TransportError::closed())
             }
         }
     }

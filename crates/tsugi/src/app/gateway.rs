@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use serde_json::Value;
 use tsugi_client::ServerConfig;
 use tsugi_client::backoff::BackoffPolicy;
+use tsugi_gateway::StartError;
 use tsugi_gateway::config::Exposure;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
-use tsugi_gateway::guard::permit::{AccessPermit, PatternError};
+use tsugi_gateway::guard::permit::AccessPermit;
 use tsugi_gateway::guard::quota::CallQuota;
 use tsugi_gateway::hub::page::PageLimit;
 use tsugi_gateway::hub::presentation::ServerPresentation;
@@ -127,7 +128,7 @@ fn mask(value: &mut Value, secrets: &[Secret]) {
 }
 
 /// What is changed about a server; nothing at all for most.
-pub(super) fn shape(server: &ServerSettings) -> Result<Option<ServerPresentation>, PatternError> {
+pub(super) fn shape(server: &ServerSettings) -> Result<Option<ServerPresentation>, StartError> {
     let is_touched = |tool: &settings::ToolSettings| tool.hidden || tool.rename.is_some() || tool.description.is_some();
     let is_plain = server.naming.is_none() && server.instructions;
     if is_plain && is_everything(&server.filter) && !server.tools.values().any(is_touched) {

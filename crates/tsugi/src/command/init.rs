@@ -237,7 +237,7 @@ fn judge(app: &App, path: &Path, server: &str, secrets: &str) -> DraftVerdict {
             .map_err(ConfigProblems)
             .and_then(|document| resolve::resolve(&document, &environment))
             .err(),
-        Err(fault) => Some(ConfigProblem::new(fault.to_string()).into()),
+        Err(problem) => Some(problem.into()),
     };
     match problems {
         None => DraftVerdict::Usable,

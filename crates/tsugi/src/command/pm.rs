@@ -136,7 +136,7 @@ impl PmArgs {
 pub(crate) async fn run(app: &App, args: PmArgs) -> Result<CommandExit, CommandFailure> {
     match args.order {
         PmCommand::Mcp(order) => {
-            return Ok(mcp::run(&order).await.map_or(CommandExit::CannotStart, |()| CommandExit::Success));
+            return Ok(mcp::run(&order).await);
         }
         PmCommand::Init(order) => admin::init(app, order).await?,
         PmCommand::Board(order) => show::board(app, &order).await?,

@@ -5,7 +5,7 @@ mod dotenv;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::problem::ProblemReason;
+use super::problem::{ConfigProblem, ProblemReason};
 use super::secret::{self, MaskedText, Secret};
 
 /// The variables that a configuration may use. Tests make their own.
@@ -140,7 +140,7 @@ impl Environment {
     }
 
     /// Adds the variables of an environment file; what is set already wins.
-    pub(crate) fn add_file(&mut self, text: &str) -> Result<(), dotenv::DotenvError> {
+    pub(crate) fn add_file(&mut self, text: &str) -> Result<(), ConfigProblem> {
         for (name, value) in dotenv::parse(text)? {
             self.variables.entry(name).or_insert(value);
         }
@@ -159,7 +159,7 @@ impl Environment {
 }
 
 /// The variables of an environment file, in its order.
-pub(crate) fn read_file(text: &str) -> Result<Vec<(String, String)>, dotenv::DotenvError> {
+pub(crate) fn read_file(text: &str) -> Result<Vec<(String, String)>, ConfigProblem> {
     dotenv::parse(text)
 }
 

@@ -123,7 +123,7 @@ fn read_env_file(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>)
     let Some(node) = section.get(&root::ENV_FILE) else { return };
     let Some(content) = reader.path(node).and_then(|path| reader.file(node, &path)) else { return };
     if let Err(fault) = reader.expander.environment_mut().add_file(&content) {
-        reader.problem(node, format!("the environment file cannot be used: {fault}"));
+        reader.problem(node, format!("the environment file cannot be used: {}", fault.message));
     }
 }
 

@@ -3,8 +3,6 @@
 use tsugi_pm::domain::fault::Code;
 use tsugi_protocol::answer::{Fault, FaultCode};
 
-use crate::command::pm::mcp::ServerStartError;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandExit {
     Success,
@@ -76,7 +74,8 @@ pub(crate) const PM_CODES: [(CommandExit, u8, &str); 9] = [
     (CommandExit::Busy, 75, "The database was locked for too long; the same command may succeed later."),
     (
         CommandExit::CannotStart,
-        ServerStartError::CODE,
+        // `EX_CONFIG` of sysexits.
+        78,
         "The server for an agent (`tsugi pm mcp`, `mcp-server-pm`) could not start.",
     ),
     (CommandExit::Interrupted, 130, "Interrupted (Ctrl-C)."),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tsugi_protocol::answer::{Fault, FaultCode};
 
 use crate::config::LimitPolicy;
 
@@ -25,16 +26,8 @@ struct GateState {
     turns: VecDeque<String>,
 }
 
-type GateWaiter = oneshot::Sender<Result<GatePermit, GateRefusal>>;
-
-/// Why a call got no permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GateRefusal {
-    /// Too many wait already.
-    Full,
-    /// No place became free in time.
-    Late,
-}
+/// Receives a permit, or `None` when the place in the line went to a caller with fewer calls in it.
+type GateWaiter = oneshot::Sender<Option<GatePermit>>;
 
 /// One place inside, given back when dropped.
 #[derive(Debug)]
@@ -43,10 +36,6 @@ pub(super) struct GatePermit(Arc<ConcurrencyGate>);
 impl ConcurrencyGate {
     pub(crate) fn new(policy: LimitPolicy) -> Arc<Self> {
         Arc::new(Self { policy, state: Mutex::default() })
-    }
-
-    pub(crate) fn policy(&self) -> &LimitPolicy {
-        &self.policy
     }
 
     /// How many are inside and how many wait.
@@ -70,32 +59,50 @@ impl ConcurrencyGate {
     }
 
     /// A place, when it is this caller's turn.
-    pub(super) async fn enter(self: &Arc<Self>, principal: &str) -> Result<GatePermit, GateRefusal> {
-        let turn = match self.enqueue(principal)? {
+    pub(super) async fn enter(self: &Arc<Self>, principal: &str) -> Result<GatePermit, Fault> {
+        let turn = match self.enqueue(principal).ok_or_else(|| self.full())? {
             GateEntry::Inside(permit) => return Ok(permit),
             GateEntry::Waiting(turn) => turn,
         };
         match tokio::time::timeout(self.policy.wait, turn).await {
-            Ok(Ok(turn)) => turn,
+            Ok(Ok(turn)) => turn.ok_or_else(|| self.full()),
             // Dropping the receiver takes us out of the line: the next who leaves passes us over.
-            _ => Err(GateRefusal::Late),
+            _ => Err(self.late()),
         }
     }
 
-    fn enqueue(self: &Arc<Self>, principal: &str) -> Result<GateEntry, GateRefusal> {
+    fn full(&self) -> Fault {
+        let LimitPolicy { in_flight, queue, .. } = &self.policy;
+        self.overloaded(format!("too much at once: {in_flight} calls are under way and {queue} wait"))
+    }
+
+    fn late(&self) -> Fault {
+        let LimitPolicy { in_flight, wait, .. } = &self.policy;
+        self.overloaded(format!("no call could begin within {wait:?}: {in_flight} are under way"))
+    }
+
+    fn overloaded(&self, message: String) -> Fault {
+        let mut fault = Fault::new(FaultCode::Overloaded, message);
+        // A queue that is full now is likely to have moved on after one full wait.
+        fault.retry_after_ms = Some(self.policy.wait.as_millis().max(1) as u64);
+        fault.with_hint("raise `maxInFlight` if the server can take more")
+    }
+
+    /// A place inside or in the line; `None` when the line is full.
+    fn enqueue(self: &Arc<Self>, principal: &str) -> Option<GateEntry> {
         let mut state = self.state.lock();
         if state.inside < self.places() && state.waiting == 0 {
             state.inside += 1;
-            return Ok(GateEntry::Inside(GatePermit(self.clone())));
+            return Some(GateEntry::Inside(GatePermit(self.clone())));
         }
         if state.waiting >= self.policy.queue {
             state.forget_gone();
         }
         // A caller that fills the queue alone does not keep others out of it.
         if state.waiting >= self.policy.queue {
-            let last = state.last_of_longest(principal).ok_or(GateRefusal::Full)?;
+            let last = state.last_of_longest(principal)?;
             // The waiter may have gone in this moment, and then it needs no answer.
-            let _ = last.send(Err(GateRefusal::Full));
+            let _ = last.send(None);
         }
         let (sender, receiver) = oneshot::channel();
         if !state.lines.contains_key(principal) {
@@ -106,7 +113,7 @@ impl ConcurrencyGate {
         drop(state);
         // A permit may have been released while only abandoned waiters were queued.
         self.release_next();
-        Ok(GateEntry::Waiting(receiver))
+        Some(GateEntry::Waiting(receiver))
     }
 
     /// Gives free places to those whose turn it is.
@@ -120,7 +127,7 @@ impl ConcurrencyGate {
             state.inside += 1;
             drop(state);
             // A waiter that goes this very moment gives the permit back by dropping it, outside the lock.
-            drop(waiter.send(Ok(GatePermit(self.clone()))));
+            drop(waiter.send(Some(GatePermit(self.clone()))));
         }
     }
 
@@ -137,7 +144,7 @@ impl ConcurrencyGate {
 
 enum GateEntry {
     Inside(GatePermit),
-    Waiting(oneshot::Receiver<Result<GatePermit, GateRefusal>>),
+    Waiting(oneshot::Receiver<Option<GatePermit>>),
 }
 
 impl GateState {

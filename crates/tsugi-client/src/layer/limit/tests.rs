@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tsugi_protocol::answer::Answer;
-use tsugi_protocol::answer::{CallFailure, Caller, Outcome};
+use tsugi_protocol::answer::{CallFailure, Caller, FaultCode, Outcome};
 use tsugi_protocol::json::JsonObject;
 
 /// Takes a while, and counts how many it has at once and whom it served.

@@ -8,11 +8,11 @@ use serde_json::json;
 use tsugi_protocol::answer::{Call, CallFailure, CallParts, Outcome, ReplyEvent};
 use tsugi_protocol::era::to_modern;
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
-use tsugi_protocol::mcp::meta::{self, MetaError, RequestMeta};
+use tsugi_protocol::mcp::meta::{self, RequestMeta};
 use tsugi_protocol::mcp::{Method, ProtocolVersion};
 use tsugi_protocol::rpc::{RequestId, RpcError, RpcMessage, RpcRequest, code};
 
-use super::header_check;
+use super::{header_check, unreadable_error};
 use crate::backend::Endpoint;
 use crate::body::ResponseBody;
 use crate::face::running_call::RunningCall;
@@ -97,10 +97,7 @@ fn read(
 
 /// Reads a modern request's `_meta`, or says what is wrong with it.
 pub(crate) fn read_meta(own: &JsonObject) -> Result<RequestMeta, RpcError> {
-    RequestMeta::from_modern(own).map_err(|error| match error {
-        MetaError::Version(requested) => unsupported(&requested),
-        other => invalid(&other.to_string()),
-    })
+    RequestMeta::from_modern(own).map_err(|error| unreadable_error(&error))
 }
 
 pub(crate) fn invalid(message: &str) -> RpcError {
@@ -121,7 +118,7 @@ fn with_own_versions(discovered: &JsonObject) -> JsonObject {
 }
 
 /// The error that names the revisions we speak.
-fn unsupported(requested: &str) -> RpcError {
+pub(super) fn unsupported(requested: &str) -> RpcError {
     let data = RawJson::from(json!({"supported": own_versions(), "requested": requested}));
     RpcError::with_data(code::UNSUPPORTED_VERSION, "unsupported protocol version", Some(&data))
 }

@@ -65,10 +65,7 @@ pub(super) fn pool(config: &Config, tls: &PostgresTls, options: &StoreOptions) -
 /// Takes the missing steps, one transaction each, while no other process migrates the same schema.
 pub(super) async fn migrate(mut client: Object, known: usize) -> Result<(), StoreOpenError> {
     while steps_taken(&client, known).await? < known {
-        step_forward(&mut client, known).await.map_err(|error| match error {
-            PostgresOpenFailure::Open(error) => error,
-            PostgresOpenFailure::Postgres(error) => StoreOpenError::Storage(fault(&error)),
-        })?;
+        step_forward(&mut client, known).await?;
     }
     Ok(())
 }
@@ -76,34 +73,28 @@ pub(super) async fn migrate(mut client: Object, known: usize) -> Result<(), Stor
 /// How many steps the schema has taken. Asked without a lock: most programs find nothing to do, and when a whole team
 /// starts at once they need not stand in line for it.
 async fn steps_taken(client: &impl GenericClient, known: usize) -> Result<usize, StoreOpenError> {
-    let storage = |error: tokio_postgres::Error| StoreOpenError::Storage(fault(&error));
-    let is_new = client.query_one("SELECT to_regclass('migration') IS NULL", &[]).await.map_err(storage)?;
+    let is_new = client.query_one("SELECT to_regclass('migration') IS NULL", &[]).await?;
     if is_new.get(0) {
         return Ok(0);
     }
-    let rows = client.query(migrate::READ_RECORD, &[]).await.map_err(storage)?;
+    let rows = client.query(migrate::READ_RECORD, &[]).await?;
     let taken: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     migrate::check(&taken, known, |step| step.postgres)
 }
 
-enum PostgresOpenFailure {
-    Open(StoreOpenError),
-    Postgres(tokio_postgres::Error),
-}
-
-impl From<tokio_postgres::Error> for PostgresOpenFailure {
+impl From<tokio_postgres::Error> for StoreOpenError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Postgres(error)
+        Self::Storage(fault(&error))
     }
 }
 
 /// Takes the next step, as seen under the lock; another process may have taken it already.
-async fn step_forward(client: &mut Object, known: usize) -> Result<(), PostgresOpenFailure> {
+async fn step_forward(client: &mut Object, known: usize) -> Result<(), StoreOpenError> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(PATIENT).await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('tsugi migrate ' || current_schema(), 0))";
     transaction.execute(lock, &[]).await?;
-    let at = steps_taken(&transaction, known).await.map_err(PostgresOpenFailure::Open)?;
+    let at = steps_taken(&transaction, known).await?;
     if at >= known {
         return Ok(transaction.commit().await?);
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What comes out when `input` arrives `step` bytes at a time.
-fn decode(input: &[u8], limit: usize, step: usize) -> Vec<Result<SseEvent, CodecError>> {
+fn decode(input: &[u8], limit: usize, step: usize) -> Vec<Result<SseEvent, MessageError>> {
     let mut decoder = SseDecoder::new(limit);
     let mut buffer = BytesMut::new();
     let mut events = Vec::new();
@@ -105,7 +105,7 @@ fn an_event_over_the_limit_is_reported_once_and_the_next_one_works() {
         for step in [1, 2, 63, 64, 65, 1000, 5000] {
             let events = decode(input.as_bytes(), 64, step);
             assert_eq!(events.len(), 2, "{step} bytes at a time");
-            assert_eq!(events[0], Err(CodecError::TooLarge { limit: 64 }));
+            assert_eq!(events[0], Err(MessageError::TooLarge { limit: 64 }));
             assert_eq!(events[1].as_ref().unwrap().data, "ok");
         }
     }

@@ -8,7 +8,7 @@ use super::source::{SourceFile, production};
 const SHARED_NAMES: [&str; 2] = ["Error", "Config"];
 
 /// (name, file) of every struct, enum, trait and top-level alias.
-fn definitions(sources: &[SourceFile]) -> Vec<(&str, &str)> {
+pub(super) fn definitions(sources: &[SourceFile]) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     for source in sources {
         for line in source.text.lines() {

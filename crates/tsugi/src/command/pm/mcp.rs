@@ -19,13 +19,7 @@ use tsugi_pm::mcp::process::ServerProcess;
 use tsugi_pm::mcp::{Lang, Liveness, PmServerSettings, Profile};
 use tsugi_pm::store::{StoreLocation, StoreOptions};
 
-/// It could not begin to serve, or could not go on, and said why.
-pub(crate) struct ServerStartError;
-
-impl ServerStartError {
-    /// The code to end with: `EX_CONFIG` of sysexits.
-    pub(crate) const CODE: u8 = 78;
-}
+use crate::report::exit::CommandExit;
 
 /// How long releasing sessions may take at the end; the lease covers the rest.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -98,19 +92,17 @@ pub(crate) fn main() -> ExitCode {
     let served = runtime.block_on(run(&cli.args));
     // A thread still waits for input that will not come.
     runtime.shutdown_background();
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(ServerStartError) => ExitCode::from(ServerStartError::CODE),
-    }
+    ExitCode::from(served.code())
 }
 
-/// Serves until the client closes its end, a signal arrives, the parent dies or the schema is newer than this program.
-pub(crate) async fn run(args: &PmServerArgs) -> Result<(), ServerStartError> {
+/// Serves until the client closes its end, a signal arrives, the parent dies or the schema is newer than this program. What
+/// keeps it from serving is written to standard error.
+pub(crate) async fn run(args: &PmServerArgs) -> CommandExit {
     let process = match start(args).await {
         Ok(process) => process,
         Err(fault) => {
             let _ = writeln!(std::io::stderr(), "{}", json!({"error": fault.to_json()}));
-            return Err(ServerStartError);
+            return CommandExit::CannotStart;
         }
     };
     tokio::spawn(forget_start_up());
@@ -125,12 +117,12 @@ pub(crate) async fn run(args: &PmServerArgs) -> Result<(), ServerStartError> {
             // The call that found it is still to be answered.
             let _ = tokio::time::timeout(LAST_ANSWER, &mut serving).await;
             let _ = writeln!(std::io::stderr(), "{}", json!({"error": fault.to_json()}));
-            return Err(ServerStartError);
+            return CommandExit::CannotStart;
         }
     };
     exit_anyway();
     process.end(kind).await;
-    Ok(())
+    CommandExit::Success
 }
 
 /// Ends the program when the last words have taken too long: saying goodbye and closing the file both wait for a lock

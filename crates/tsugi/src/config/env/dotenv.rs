@@ -1,20 +1,20 @@
 //! Environment files: `NAME=value` lines with comments and quotes.
 //!
-//! The crate `dotenvy` is not used: it replaces `$NAME` inside unquoted and double-quoted values, which would change every
-//! secret that has a dollar sign in it, and it cannot be told not to. What is left to do here is 40 lines.
+//! The crate `dotenvy` is not used: it replaces `$NAME` in unquoted and double-quoted values (`parse_value` of its
+//! `parse.rs`), which would change every secret that has a dollar sign in it, and it has no switch for that. Its errors
+//! also repeat the line that cannot be read, which may be a secret. What it would save is 45 lines.
 
-/// What is wrong with an environment file; the text of the line is not repeated, as it may be secret.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is not NAME=value")]
-pub(crate) struct DotenvError {
-    pub(crate) line: usize,
-}
+use crate::config::problem::ConfigProblem;
 
-/// The variables of a file, in its order.
-pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, DotenvError> {
+/// The variables of a file, in its order. A complaint does not repeat the text of a line, as it may be secret.
+pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, ConfigProblem> {
     let meaningful = |(_, line): &(usize, &str)| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let lines = text.lines().enumerate().filter(meaningful);
-    lines.map(|(index, line)| pair(line).ok_or(DotenvError { line: index + 1 })).collect()
+    lines.map(|(index, line)| pair(line).ok_or_else(|| not_a_pair(index + 1))).collect()
+}
+
+fn not_a_pair(line: usize) -> ConfigProblem {
+    ConfigProblem::new(format!("line {line} is not NAME=value"))
 }
 
 fn pair(line: &str) -> Option<(String, String)> {
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_assignment_is_named_by_number_only() {
-        assert_eq!(parse("A=1\ncanary\n").unwrap_err().to_string(), "line 2 is not NAME=value");
+        assert_eq!(parse("A=1\ncanary\n").unwrap_err().message, "line 2 is not NAME=value");
     }
 
     #[test]

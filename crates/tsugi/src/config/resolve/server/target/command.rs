@@ -108,7 +108,7 @@ fn file_variables(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>
     match env::read_file(&content) {
         Ok(pairs) => Some(pairs.into_iter().map(|(name, value)| hide_variable(reader, name, value)).collect()),
         Err(fault) => {
-            reader.problem(node, format!("the environment file cannot be used: {fault}"));
+            reader.problem(node, format!("the environment file cannot be used: {}", fault.message));
             None
         }
     }
