@@ -121,7 +121,12 @@ impl Instance {
         if connection.is_none() && self.status.state() == ConnectionState::Disconnected {
             return;
         }
-        let (server, next) = (&self.context.server, reason.next());
+        let server = &self.context.server;
+        let next = match reason {
+            // Calls to a held server fail: they do not start it.
+            StopReason::Ordered if self.layers.is_held.load(Ordering::Relaxed) => "stays stopped until it is started",
+            reason => reason.next(),
+        };
         let job = connection.and_then(|connection| connection.job());
         // The process was waited for, so its end is known by now.
         let status = job.and_then(|job| job.exited().now_or_never()).map(|report| end_in_words(&report));

@@ -119,5 +119,5 @@ fn a_server_that_dies_and_one_that_is_stopped_leave_lines_at_the_default_level()
     until(|| has_line(&["ERROR", "the server died", "signal 9", "tried again in"]), || serving.talk());
     until(|| has_line(&["INFO", "the server is connected"]), || serving.talk());
     serving.ask("POST", "/servers/shell/stop", &[], "");
-    until(|| has_line(&["INFO", "the server was stopped", "stop ordered"]), || serving.talk());
+    until(|| has_line(&["INFO", "the server was stopped", "stop ordered", "until it is started\""]), || serving.talk());
 }
