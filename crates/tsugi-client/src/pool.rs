@@ -122,7 +122,7 @@ impl InstancePool {
             // No instance is started for a removed server; the first one returns the error.
             _ if self.first.instance().is_let_go() => Ok(self.first.lease()),
             InstancePolicy::Shared => Ok(self.first.lease()),
-            InstancePolicy::PerSession if !call.caller.has_identity() => Err(self.nobodys()),
+            InstancePolicy::PerSession if !call.caller.is_distinct() => Err(self.nobodys()),
             InstancePolicy::PerSession => self.of_session(InstanceOwner::of(call), self.asker(call)),
             InstancePolicy::Auto if !self.first.instance().asks() => Ok(self.first.lease()),
             InstancePolicy::Auto => Ok(self.least_busy(call, self.first.instance().config.max_connections)),

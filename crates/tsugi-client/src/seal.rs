@@ -8,7 +8,8 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
-use tsugi_protocol::answer::Call;
+use tsugi_protocol::answer::identity::{ClientId, TenantName};
+use tsugi_protocol::answer::{Call, CallOwner};
 use tsugi_protocol::json::ObjectWriter;
 
 /// Seals and opens `requestState`. Replicas that share a key open each other's.
@@ -26,8 +27,14 @@ impl std::fmt::Debug for StateSealer {
 /// The plain text of a sealed state.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 struct SealedEnvelope {
-    /// The caller's principal.
+    /// The caller's identity, as text.
     c: String,
+    /// The OAuth client that brought the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    a: Option<String>,
+    /// The caller's tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    t: Option<String>,
     /// The server.
     s: String,
     /// Method and parameters, as a digest.
@@ -36,6 +43,15 @@ struct SealedEnvelope {
     e: u64,
     /// What was sealed.
     v: SealedState,
+}
+
+impl SealedEnvelope {
+    fn is_of(&self, owner: &CallOwner) -> bool {
+        // Different identities have different texts.
+        self.c == owner.identity.to_string()
+            && self.a.as_deref() == owner.client.as_ref().map(ClientId::as_str)
+            && self.t.as_deref() == owner.tenant.as_ref().map(TenantName::as_str)
+    }
 }
 
 /// The content of a sealed state.
@@ -82,8 +98,11 @@ impl StateSealer {
     }
 
     fn seal_until(&self, server: &str, call: &Call, held: SealedState, expiry: u64) -> String {
+        let owner = call.caller.owner();
         let sealed = SealedEnvelope {
-            c: call.caller.principal().to_owned(),
+            c: owner.identity.to_string(),
+            a: owner.client.as_ref().map(|client| client.as_str().to_owned()),
+            t: owner.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()),
             s: server.to_owned(),
             d: digest_of(call),
             e: expiry,
@@ -110,7 +129,7 @@ impl StateSealer {
     fn open_at(&self, server: &str, call: &Call, state: &str, now: u64) -> Result<SealedState, SealRejection> {
         let sealed = self.decrypt(state).ok_or(SealRejection::Forged)?;
         // Checked before the expiry, so that another caller learns nothing about it.
-        if sealed.c != call.caller.principal() {
+        if !sealed.is_of(call.caller.owner()) {
             return Err(SealRejection::OtherCaller);
         }
         if sealed.s != server || sealed.d != digest_of(call) {
@@ -164,13 +183,13 @@ fn sorted(value: serde_json::Value) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tsugi_protocol::answer::Caller;
+    use tsugi_protocol::answer::{Caller, Identity};
     use tsugi_protocol::json::RawJson;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn call(arguments: &'static str) -> Call {
-        Call::tool("t", Some(&RawJson::literal(arguments))).from_caller(Caller::new("ann"))
+        Call::tool("t", Some(&RawJson::literal(arguments))).from_caller(Caller::of_key("ann"))
     }
 
     #[test]
@@ -180,11 +199,35 @@ mod tests {
         assert_eq!(sealer.open("s", &call(r#"{"b":2,"a":1}"#), &state), Ok(SealedState::Parked(7)));
         let retry = call(r#"{"a":1,"b":2}"#).retry_with(Some(&RawJson::literal("{}")), Some(&state));
         assert_eq!(sealer.open("s", &retry, &state), Ok(SealedState::Parked(7)));
-        let bob = call(r#"{"a":1,"b":2}"#).from_caller(Caller::new("bob"));
+        let bob = call(r#"{"a":1,"b":2}"#).from_caller(Caller::of_key("bob"));
         assert_eq!(sealer.open("s", &bob, &state), Err(SealRejection::OtherCaller));
         assert_eq!(sealer.open("s", &call(r#"{"a":2,"b":2}"#), &state), Err(SealRejection::OtherCall));
         assert_eq!(sealer.open("other", &call(r#"{"a":1,"b":2}"#), &state), Err(SealRejection::OtherCall));
         assert_eq!(StateSealer::random().open("s", &call(r#"{"a":1,"b":2}"#), &state), Err(SealRejection::Forged));
+    }
+
+    #[test]
+    fn a_subject_that_is_named_like_another_caller_does_not_open_its_state() {
+        let sealer = StateSealer::random();
+        let owners = |name: &'static str| {
+            let subject = |issuer: &'static str| CallOwner::from(Identity::subject(issuer, name));
+            let of_client = CallOwner { client: Some(ClientId::new("editor")), ..subject("corp") };
+            let of_tenant = CallOwner { tenant: Some(TenantName::new("acme")), ..subject("corp") };
+            let key = CallOwner::from(Identity::key(name));
+            [key, subject("corp"), subject("other"), of_client, of_tenant]
+        };
+        let mut owners: Vec<CallOwner> =
+            ["local", "anonymous", "pm:agt_boss@pm", "ann"].into_iter().flat_map(owners).collect();
+        owners.extend([Identity::Local, Identity::Anonymous, Identity::pm_token("agt_boss", "pm")].map(CallOwner::from));
+        let call_of = |owner: &CallOwner| call("{}").from_caller(Caller::of(owner.clone()));
+        for one in &owners {
+            let state = sealer.seal("s", &call_of(one), SealedState::Parked(7), HOUR);
+            for other in &owners {
+                let opened = sealer.open("s", &call_of(other), &state);
+                let expected = if one == other { Ok(SealedState::Parked(7)) } else { Err(SealRejection::OtherCaller) };
+                assert_eq!(opened, expected, "{one:?} {other:?}");
+            }
+        }
     }
 
     #[test]
@@ -202,7 +245,7 @@ mod tests {
         assert_eq!(open_at(&call("{}"), now + hour), Err(SealRejection::Expired), "an hour ahead");
         for earlier in [now - hour, 0] {
             assert_eq!(open_at(&call("{}"), earlier), Ok(SealedState::Parked(7)), "back");
-            let bob = call("{}").from_caller(Caller::new("bob"));
+            let bob = call("{}").from_caller(Caller::of_key("bob"));
             assert_eq!(open_at(&bob, earlier), Err(SealRejection::OtherCaller), "and it opens for no other caller");
         }
         let late = sealer.seal_until("s", &call("{}"), SealedState::Parked(7), u64::MAX);

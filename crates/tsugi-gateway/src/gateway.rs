@@ -121,7 +121,7 @@ impl Gateway {
         let metrics = backend.metrics();
         let all = backend.all();
         let gateway = Arc::new(Self {
-            all: Endpoint { answer: RateLimited::around(all.answer, &guard, &metrics), ..all },
+            all: Endpoint { answer: RateLimited::around(all.answer, &metrics), ..all },
             guard,
             backend,
             // An inherited socket is shared with the process that follows us.
@@ -212,12 +212,12 @@ impl Gateway {
 
     /// The same answer, asked no more than each caller's key allows.
     pub(crate) fn rate_limited(&self, answer: Arc<dyn Answer>) -> Arc<dyn Answer> {
-        RateLimited::around(answer, &self.guard, &self.metrics)
+        RateLimited::around(answer, &self.metrics)
     }
 
     /// Counts a request that is not a call of MCP, such as a list over REST.
     pub(crate) fn begin(&self, principal: &Principal) -> Result<Option<OwnedSemaphorePermit>, Fault> {
-        self.guard.begin(principal.caller().principal(), &tsugi_protocol::mcp::Method::ToolsList)
+        principal.authority().begin(&tsugi_protocol::mcp::Method::ToolsList)
     }
 
     pub(crate) fn alarm(&self) -> &CoarseTimer {

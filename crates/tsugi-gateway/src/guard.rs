@@ -1,12 +1,15 @@
 //! Access control: every request passes here before any face sees it.
 //!
-//! Order: [`origin`] (is this address ours, may this web page call), then [`token`], [`api_key`] and
-//! [`sign_in`] (who calls). What a caller may see and call is [`permit`], asked by the hub, since only the hub knows which
-//! server a public name stands for. How many calls a caller may make is [`allowance`], asked where a call begins, since one
-//! request may bring many.
+//! Order: [`origin`] (is this address ours, may this web page call), then [`credential`], [`api_key`] and
+//! [`sign_in`] (who calls). The result is an [`authority`], which travels with the request. What a caller may see and call
+//! is its [`permit`], asked by the hub, since only the hub knows which server a public name stands for. How many calls a
+//! caller may make is asked where a call begins, since one request may bring many.
 
 pub mod api_key;
+pub mod authority;
+pub mod caller_access;
 pub(crate) mod cors;
+pub mod credential;
 pub mod origin;
 pub mod permit;
 pub mod principal;
@@ -14,27 +17,26 @@ pub mod quota;
 pub(crate) mod rate_limit;
 pub mod refusal;
 pub mod sign_in;
-pub mod token;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use http::header::ORIGIN;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
-use tokio::sync::{OwnedSemaphorePermit, watch};
-use tsugi_protocol::answer::Fault;
-use tsugi_protocol::mcp::Method;
+use http::HeaderValue;
+use tokio::sync::watch;
+use tsugi_protocol::answer::Caller;
 
-use api_key::{EmptyKeyPolicy, KeyTable, SecretDigest};
+use api_key::{EmptyKeyPolicy, KeyTable};
+use authority::Authority;
+use caller_access::{CallerAccess, ServerTenants};
+use credential::{CredentialVerifier, CredentialVerifiers};
 use origin::OriginGuard;
-use permit::AccessPermit;
 use principal::Principal;
 use refusal::HttpRefusal;
 use sign_in::{SignInGrant, SignInId, SignInTable};
-use token::TokenAuthority;
 
 use crate::config::GatewayConfig;
 
@@ -46,10 +48,11 @@ pub struct AccessGuard {
     empty: EmptyKeyPolicy,
     /// Notified when the keys were replaced or a sign-in ended, so that open connections can be checked again.
     replaced: watch::Sender<()>,
-    tokens: Option<Arc<dyn TokenAuthority>>,
-    /// How often tokens are looked at again whose holders have a connection open.
-    token_age: Duration,
+    verifiers: CredentialVerifiers,
+    /// How often credentials are looked at again whose holders have a connection open.
+    recheck: Duration,
     sessions: SignInTable,
+    tenants: ArcSwap<ServerTenants>,
 }
 
 impl AccessGuard {
@@ -61,15 +64,17 @@ impl AccessGuard {
             keys: ArcSwap::from_pointee(KeyTable::new(config.keys.clone(), empty)),
             empty,
             replaced: watch::Sender::new(()),
-            tokens: None,
-            token_age: config.limits.keep_alive,
+            verifiers: CredentialVerifiers::default(),
+            recheck: config.limits.keep_alive,
             sessions: SignInTable::new(config.limits.session_idle),
+            tenants: ArcSwap::default(),
         }
     }
 
-    /// The same guard, which accepts these tokens too.
-    pub fn with_tokens(self, tokens: Arc<dyn TokenAuthority>) -> Self {
-        Self { tokens: Some(tokens), ..self }
+    /// The same guard, which accepts another kind of credential too.
+    pub fn with_verifier(mut self, verifier: Arc<dyn CredentialVerifier>) -> Self {
+        self.verifiers.add(verifier);
+        self
     }
 
     /// Refuses a request for another name or from a foreign web page. Gives the page that it comes from when the
@@ -82,7 +87,7 @@ impl AccessGuard {
     /// Finds out who sent a request: by a token, a key, or a sign-in at the dashboard. Without any of them the caller is
     /// a guest on pages that are open to everyone, and refused elsewhere.
     pub(crate) async fn identify(&self, parts: &Parts, is_open: bool) -> Result<Principal, HttpRefusal> {
-        let refusal = match self.identify_secret(&parts.headers).await {
+        let refusal = match self.identify_secret(parts).await {
             Ok(principal) => return Ok(principal),
             Err(refusal) => refusal,
         };
@@ -112,7 +117,12 @@ impl AccessGuard {
 
     /// Whether callers need a key.
     pub fn asks_for_keys(&self) -> bool {
-        !self.keys.load().admits_anybody()
+        !self.admits_anybody()
+    }
+
+    /// True when callers need no credential at all.
+    fn admits_anybody(&self) -> bool {
+        self.keys.load().admits_anybody() && !self.verifiers.close_gateway()
     }
 
     /// True when this gateway may never be without keys: others can reach it, and `--insecure` was not given.
@@ -127,18 +137,16 @@ impl AccessGuard {
 
     /// Whether a caller that was let in would be let in now, as the same one. Asking counts as use of a sign-in.
     pub(crate) fn still_admits(&self, principal: &Principal) -> bool {
-        let keys = self.keys.load();
-        // A key that was replaced by one with another name or role is another caller.
-        let is_same = |digest: SecretDigest| keys.holder(digest).is_some_and(|now| now.is_like(principal));
-        match (principal.session(), principal.digest()) {
-            (Some(session), _) => self.sessions.key(&session).is_some_and(is_same),
-            (None, Some(digest)) => is_same(digest) || self.is_of_token(principal),
-            (None, None) => keys.admits_anybody(),
+        match principal.session() {
+            // A sign-in ends by itself, and with its key.
+            Some(session) => principal.authority().is_current() && self.sessions.key(&session).is_some(),
+            None if principal.is_authenticated() => principal.authority().is_current(),
+            None => self.admits_anybody(),
         }
     }
 
     /// Waits until a caller that was let in would not be let in any more: the keys were replaced, they
-    /// signed out, or their token does not hold any more.
+    /// signed out, their credential has ended or does not hold any more.
     pub(crate) fn dismissal(self: &Arc<Self>, principal: &Principal) -> impl Future<Output = ()> + Send + 'static {
         let (guard, principal, mut replaced) = (self.clone(), principal.clone(), self.replaced.subscribe());
         async move {
@@ -146,14 +154,11 @@ impl AccessGuard {
                 tokio::select! {
                     // The guard that we hold has the other end.
                     _ = replaced.changed() => {}
-                    () = token::loss(guard.tokens.as_deref(), &principal, guard.token_age) => return,
+                    () = end_of(principal.authority()) => {}
+                    () = guard.verifiers.loss(&principal, guard.recheck) => return,
                 }
             }
         }
-    }
-
-    fn is_of_token(&self, principal: &Principal) -> bool {
-        self.tokens.as_ref().is_some_and(|tokens| tokens.permit(principal.caller().principal()).is_some())
     }
 
     /// Refuses an order that another web page makes a browser send, unless the configuration names that page.
@@ -185,34 +190,44 @@ impl AccessGuard {
         self.sessions.csrf(session)
     }
 
-    async fn identify_secret(&self, headers: &HeaderMap) -> Result<Principal, HttpRefusal> {
-        if let Some(tokens) = &self.tokens
-            && let Some(principal) = token::identify(&**tokens, headers).await?
-        {
-            return Ok(principal);
+    async fn identify_secret(&self, parts: &Parts) -> Result<Principal, HttpRefusal> {
+        if let Some((verifier, secret)) = self.verifiers.find(parts) {
+            return credential::identify(verifier, secret, parts).await;
         }
-        self.keys.load().identify(headers)
+        match self.admits_anybody() {
+            true => Ok(Principal::anonymous()),
+            false => self.keys.load().identify(&parts.headers),
+        }
     }
 
-    /// Replaces the keys. Calls under way are not affected; connections of callers who have no key any more end.
+    /// What a caller's request may see and use now.
+    pub fn access(&self, caller: &Caller) -> CallerAccess {
+        CallerAccess::new(caller, &self.tenants.load())
+    }
+
+    /// Shows the servers to these tenants alone from now on.
+    pub(crate) fn replace_tenants(&self, tenants: ServerTenants) {
+        self.tenants.store(Arc::new(tenants));
+    }
+
+    /// Replaces the keys. Calls under way are not affected. Connections end whose key is gone or has other rights now:
+    /// their clients come back and get those.
     pub fn replace_keys(&self, keys: Vec<api_key::ApiKey>) {
-        let table = KeyTable::new(keys, self.empty).after(&self.keys.load());
-        self.keys.store(Arc::new(table));
+        let before = self.keys.load_full();
+        let table = Arc::new(KeyTable::following(keys, self.empty, &before));
+        self.keys.store(table.clone());
+        before.revoke_all_but(&table);
         self.replaced.send_replace(());
     }
+}
 
-    /// What the caller of this name may use; `None` when nothing restricts it.
-    pub fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>> {
-        let of_token = self.tokens.as_ref().and_then(|tokens| tokens.permit(principal));
-        of_token.or_else(|| self.keys.load().permit(principal))
-    }
-
-    /// Counts a call that begins against what its caller's key allows. Greetings and listening cost nothing.
-    pub(crate) fn begin(&self, principal: &str, method: &Method) -> Result<Option<OwnedSemaphorePermit>, Fault> {
-        match self.keys.load().allowance(principal) {
-            // Greeting and listening cost a server next to nothing.
-            Some(allowance) if !matches!(method, Method::Discover | Method::Listen) => allowance.begin(),
-            _ => Ok(None),
-        }
+/// Waits until an authority has ended by itself. The clock of the wall may be set, so it is looked at once a minute.
+async fn end_of(authority: &Authority) {
+    const LOOK: Duration = Duration::from_secs(60);
+    let Some(end) = authority.end() else { return std::future::pending().await };
+    while let Ok(left) = end.duration_since(SystemTime::now())
+        && !left.is_zero()
+    {
+        tokio::time::sleep(left.min(LOOK)).await;
     }
 }

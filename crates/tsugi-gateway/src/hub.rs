@@ -38,9 +38,8 @@ use tsugi_schema::tool_name::ToolNaming;
 use crate::backend::{Backend, Endpoint, ServerControl, ToolDirectory, ToolHeaders};
 use crate::dashboard::observe::ServerObserver;
 use crate::guard::AccessGuard;
-use crate::guard::permit::AccessPermit;
+use crate::guard::caller_access::{CallerAccess, ServerTenants};
 use crate::telemetry::GatewayMetrics;
-use access::CallerAccess;
 use list::ListKind;
 use page::PageLimit;
 use presentation::ServerPresentation;
@@ -62,6 +61,8 @@ pub struct HubConfig {
     pub settle: Duration,
     /// How much of a list is given at once.
     pub page: PageLimit,
+    /// Which servers only certain tenants see.
+    pub tenants: ServerTenants,
 }
 
 impl Default for HubConfig {
@@ -72,6 +73,7 @@ impl Default for HubConfig {
             settings: HashMap::new(),
             settle: Duration::from_secs(3),
             page: PageLimit::default(),
+            tenants: ServerTenants::default(),
         }
     }
 }
@@ -122,6 +124,7 @@ impl Hub {
     /// Shows the servers of `manager`. `guard` knows what each caller may use. Must be called within a runtime.
     pub fn new(manager: Manager, config: HubConfig, guard: Arc<AccessGuard>) -> Self {
         let metrics: Arc<GatewayMetrics> = Arc::default();
+        guard.replace_tenants(config.tenants.clone());
         let settled_by = Instant::now() + config.settle;
         let view = Arc::new(SnapshotFeed {
             snapshot: ArcSwap::from_pointee(HubSnapshot::build(&manager.servers(), &config, &metrics)),
@@ -137,6 +140,7 @@ impl Hub {
 
     /// Shows the servers in this way from now on. Listeners are notified of what differs. Running calls are not affected.
     pub fn reconfigure(&self, config: HubConfig) {
+        self.0.guard.replace_tenants(config.tenants.clone());
         self.0.feed.config.store(Arc::new(config));
         // The watching task builds the snapshot; two builders could store an older one last.
         self.0.feed.reconfigured.notify_one();
@@ -167,14 +171,9 @@ impl Hub {
         self.snapshot()
     }
 
-    /// The permit of this caller; `None` means everything.
-    pub fn permit(&self, caller: &Caller) -> Option<Arc<AccessPermit>> {
-        self.0.guard.permit(caller.principal())
-    }
-
     /// What this caller may name.
     fn access(&self, caller: &Caller) -> CallerAccess {
-        CallerAccess::new(self.permit(caller))
+        self.0.guard.access(caller)
     }
 
     /// How the servers are shown now.
@@ -200,7 +199,7 @@ impl Hub {
     }
 
     fn list_page(&self, list: ListKind, snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Outcome {
-        match snapshot.page(list, call, access.permit()) {
+        match snapshot.page(list, call, access) {
             Ok(page) => Outcome::Complete(page),
             Err(fault) => Outcome::fault(fault),
         }
@@ -208,9 +207,9 @@ impl Hub {
 
     /// Who we are to this caller. Servers of which it may use nothing are left out.
     fn discover_result(&self, snapshot: &HubSnapshot, access: &CallerAccess) -> Outcome {
-        complete(match access.permit() {
-            None => snapshot.discover.clone(),
-            Some(permit) => snapshot.discover_for(permit, &self.config()),
+        complete(match access.is_restricted() {
+            false => snapshot.discover.clone(),
+            true => snapshot.discover_for(access, &self.config()),
         })
     }
 
@@ -277,7 +276,7 @@ fn complete(body: JsonObject) -> Outcome {
 
 impl Answer for Hub {
     fn answer(&self, call: Call) -> Reply {
-        // The permit is looked up once per call; lists and routes are decided by it.
+        // The authority is read once per call; lists and routes are decided by it.
         let access = self.access(&call.caller);
         if let Some(list) = ListKind::of(&call.method) {
             return self

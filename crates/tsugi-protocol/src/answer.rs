@@ -2,12 +2,14 @@
 
 pub mod call;
 pub mod fault;
+pub mod identity;
 pub mod reply;
 pub mod session_lifetime;
 pub mod timeline;
 
 pub use call::{Call, CallOptions, CallParts, Caller};
 pub use fault::{Blame, CallStage, Fault, FaultCode, FaultReason, ProcessEnd, SentState};
+pub use identity::{CallOwner, Identity};
 pub use reply::{
     CallFailure, CallNote, CompletedResult, InputRelease, InputRequired, NoteSink, Outcome, Reply, ReplyEvent,
     ReplySource,

@@ -211,9 +211,7 @@ impl ParkedCalls {
 
     /// Abandons the calls of a session that has ended.
     pub(crate) fn abandon_session(&self, caller: &Caller) {
-        let is_of = |call: &ParkedCall| {
-            call.caller.session() == caller.session() && call.caller.principal() == caller.principal()
-        };
+        let is_of = |call: &ParkedCall| call.caller == *caller;
         let abandoned: Vec<ParkedCall> =
             self.calls.lock().extract_if(|_, call| is_of(call)).map(|(_, call)| call).collect();
         // Dropped outside the lock: a call that ends may let another one park.

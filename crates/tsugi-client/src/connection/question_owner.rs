@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn in_session(key: u64, is_asking: bool) -> QuestionCandidate {
-        let client = QuestionClient::Session(Caller::new("ann").in_session("1"));
+        let client = QuestionClient::Session(Caller::of_key("ann").in_session("1"));
         call(key, |call| (call.client, call.is_asking) = (client, is_asking))
     }
 
@@ -217,11 +217,11 @@ mod tests {
             call.meta = RequestMeta::of_client(Arc::new(ClientProfile { version, ..ClientProfile::default() }));
             QuestionClient::of(key, &call)
         };
-        let session = || Caller::new("ann").in_session("1");
+        let session = || Caller::of_key("ann").in_session("1");
         let (modern, legacy) = (ProtocolVersion::LATEST, ProtocolVersion::LATEST_LEGACY);
         assert_eq!(of(1, legacy, session()), of(2, legacy, session()));
-        assert_ne!(of(1, legacy, session()), of(2, legacy, Caller::new("ann").in_session("2")));
+        assert_ne!(of(1, legacy, session()), of(2, legacy, Caller::of_key("ann").in_session("2")));
         assert_ne!(of(1, modern, session()), of(2, modern, session()), "a modern request stands alone");
-        assert_ne!(of(1, legacy, Caller::new("ann")), of(2, legacy, Caller::new("ann")), "a key is not a client");
+        assert_ne!(of(1, legacy, Caller::of_key("ann")), of(2, legacy, Caller::of_key("ann")), "a key is not a client");
     }
 }

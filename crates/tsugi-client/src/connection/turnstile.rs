@@ -297,7 +297,7 @@ mod tests {
             caller: &str,
             client: QuestionClient,
         ) -> (Self, Option<TurnPermit>) {
-            let (turnstile, caller) = (turnstile.clone(), Caller::new(caller));
+            let (turnstile, caller) = (turnstile.clone(), Caller::of_key(caller));
             let mut visitor = Self(Box::pin(async move { turnstile.enter(kind, &caller, client).await }));
             let permit = visitor.poll();
             (visitor, permit)
@@ -309,7 +309,7 @@ mod tests {
     }
 
     fn session(turnstile: &Arc<Turnstile>, name: &str) -> (Visitor, Option<TurnPermit>) {
-        Visitor::enter(turnstile, TurnKind::Alone, name, QuestionClient::Session(Caller::new(name).in_session("1")))
+        Visitor::enter(turnstile, TurnKind::Alone, name, QuestionClient::Session(Caller::of_key(name).in_session("1")))
     }
 
     fn modern(turnstile: &Arc<Turnstile>, caller: &str, key: u64) -> (Visitor, Option<TurnPermit>) {

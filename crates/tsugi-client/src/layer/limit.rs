@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use tsugi_protocol::answer::{Call, Fault, Outcome, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::answer::{Call, Fault, Identity, Outcome, Reply, ReplyEvent, ReplySource};
 
 use super::{TypedAnswer, reply};
 pub(crate) use gate::ConcurrencyGate;
@@ -59,16 +59,16 @@ impl GatePair {
         Some(GatePermits { _own: own, _common: common })
     }
 
-    async fn enter(&self, principal: &str) -> Result<GatePermits, Fault> {
+    async fn enter(&self, identity: &Identity) -> Result<GatePermits, Fault> {
         // The server's own gate first: a call that waits for its server must not hold a place of all servers.
-        let own = Self::pass(&self.own, principal).await?;
-        let common = Self::pass(&self.common, principal).await?;
+        let own = Self::pass(&self.own, identity).await?;
+        let common = Self::pass(&self.common, identity).await?;
         Ok(GatePermits { _own: own, _common: common })
     }
 
-    async fn pass(gate: &Option<Arc<ConcurrencyGate>>, principal: &str) -> Result<Option<GatePermit>, Fault> {
+    async fn pass(gate: &Option<Arc<ConcurrencyGate>>, identity: &Identity) -> Result<Option<GatePermit>, Fault> {
         match gate {
-            Some(gate) => gate.enter(principal).await.map(Some),
+            Some(gate) => gate.enter(identity).await.map(Some),
             None => Ok(None),
         }
     }
@@ -82,7 +82,7 @@ impl<A: TypedAnswer + Clone + 'static> LimitLayer<A> {
         let begins = has_begun.clone();
         let reply = Reply::from_pending_reply(async move {
             let (timeline, began) = (call.options.timeline.clone(), Instant::now());
-            let entered = gates.enter(call.caller.principal()).await;
+            let entered = gates.enter(call.caller.identity()).await;
             // From here on a timeout may have had an effect.
             begins.store(true, Relaxed);
             if let Some(timeline) = timeline {

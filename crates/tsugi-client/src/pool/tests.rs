@@ -57,8 +57,8 @@ impl World {
 #[tokio::test]
 async fn each_session_has_a_process_of_its_own_and_keeps_it() {
     let world = world(|config| config.instances = InstancePolicy::PerSession).await;
-    let ann = Caller::new("ann");
-    let callers = [ann.in_session("one"), ann.in_session("two"), Caller::new("bob").in_session("one"), ann];
+    let ann = Caller::of_key("ann");
+    let callers = [ann.in_session("one"), ann.in_session("two"), Caller::of_key("bob").in_session("one"), ann];
     let mut pids = Vec::new();
     for caller in &callers {
         pids.push(world.pid(caller).await);
@@ -79,7 +79,7 @@ async fn the_session_unused_for_longest_makes_room_but_never_one_that_is_in_use(
         config.max_connections = 3;
     })
     .await;
-    let session = |name: &str| Caller::new("ann").in_session(name);
+    let session = |name: &str| Caller::of_key("ann").in_session(name);
     let (one, two) = (world.pid(&session("one")).await, world.pid(&session("two")).await);
     assert_eq!(world.pid(&session("one")).await, one);
     world.pid(&session("three")).await;
@@ -181,7 +181,7 @@ async fn what_is_not_used_rests_and_starts_again_with_the_next_call() {
 #[tokio::test]
 async fn the_process_of_a_session_hears_what_its_caller_can_be_asked_for() {
     let world = world(|config| config.instances = InstancePolicy::PerSession).await;
-    let mut call = Call::tool("ask", Some(&json!({}).into())).from_caller(Caller::new("ann").in_session("one"));
+    let mut call = Call::tool("ask", Some(&json!({}).into())).from_caller(Caller::of_key("ann").in_session("one"));
     let capabilities = ClientCapabilities::from_object(JsonObject::from(json!({"sampling": {}})));
     call.meta = RequestMeta::of_client(Arc::new(own_profile(capabilities)));
     let Outcome::Complete(complete) = world.server.answer(call).outcome().await else { panic!("it failed") };

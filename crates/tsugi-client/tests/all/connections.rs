@@ -141,7 +141,7 @@ async fn sessions_and_pools_count_with_all_the_others() {
         for name in ["one", "two", "three"] {
             for server in &world.servers {
                 let outcome = server
-                    .answer(call("echo", json!({"message": "hi"})).from_caller(Caller::new("ann").in_session(name)))
+                    .answer(call("echo", json!({"message": "hi"})).from_caller(Caller::of_key("ann").in_session(name)))
                     .outcome()
                     .await;
                 assert!(matches!(outcome, Outcome::Complete(_)), "{outcome:?}");

@@ -169,7 +169,7 @@ impl PageEventStream {
             self.expect_viewer().await?;
             let (recorder, now) = (self.viewer.recorder(), self.viewer.recorder().now());
             // The sum over all servers would reveal those that a restricted viewer does not see.
-            let all = self.viewer.permit().is_none().then(|| recorder.numbers(None));
+            let all = (!self.viewer.access().is_restricted()).then(|| recorder.numbers(None));
             self.send("stats", &json!({"now": now, "all": all, "pages": recorder.pages()})).await?;
         }
         self.tell_calls().await?;

@@ -133,7 +133,7 @@ pub(super) fn calls(viewer: &DashboardViewer, query: &str) -> Result<Response<Re
             && is("outcome", call.ended.as_str())
             && call.millis() >= slowest
             && has("tool", &call.started.subject)
-            && has("caller", call.started.caller.principal())
+            && has("caller", &call.started.caller.identity().to_string())
             && viewer.sees_call(call)
     });
     Ok(give(&json!({"calls": shown(viewer, found), "total": total})))
@@ -171,7 +171,7 @@ struct ChartSeries {
 pub(super) fn charts(viewer: &DashboardViewer, query: &str) -> Result<Response<ResponseBody>, HttpRefusal> {
     let query = PageQuery::read(query);
     let server = query.get("server");
-    let is_shown = server.map_or(viewer.permit().is_none(), |name| viewer.sees_server(name));
+    let is_shown = server.map_or(!viewer.access().is_restricted(), |name| viewer.sees_server(name));
     if !is_shown {
         // All servers together would tell of those that are not shown.
         return Ok(give(&ChartSeries { step_ms: STEP * 1000, points: Vec::new() }));

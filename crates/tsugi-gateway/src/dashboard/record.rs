@@ -219,7 +219,7 @@ impl Serialize for CallRecord {
         row.serialize_entry("server", &*started.server)?;
         row.serialize_entry("tool", &*started.subject)?;
         row.serialize_entry("method", started.method.as_str())?;
-        row.serialize_entry("caller", started.caller.principal())?;
+        row.serialize_entry("caller", &started.caller.identity().to_string())?;
         row.serialize_entry("face", started.face)?;
         row.serialize_entry("outcome", self.ended.as_str())?;
         row.serialize_entry("durationMs", &self.millis())?;

@@ -37,7 +37,7 @@ pub(crate) fn sign_in(asked: &FaceRequest<'_>, body: &Bytes) -> Result<Response<
     let key = body["key"].as_str().ok_or_else(|| HttpRefusal::bad_request("the body must be {\"key\":\"…\"}"))?;
     let signed_in = guard.sign_in(key.trim());
     let (principal, signed_in) = signed_in.ok_or_else(|| HttpRefusal::unauthorized("this key is not known"))?;
-    tracing::info!(key = principal.caller().principal(), "signed in at the dashboard");
+    tracing::info!(caller = %principal.identity(), "signed in at the dashboard");
     let body = describe(asked.gateway, &principal, Some(&signed_in.csrf));
     Ok(give(body, Some(signed_in.set_cookie())))
 }
@@ -54,7 +54,7 @@ pub(crate) fn sign_out(asked: &FaceRequest<'_>) -> Response<ResponseBody> {
 
 fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Value {
     let is_in = !principal.is_guest();
-    let permit = gateway.guard().permit(principal.caller().principal());
+    let access = gateway.guard().access(principal.caller());
     let backend = gateway.backend();
     let has_pm = is_in && backend.board_changes(BoardViewer::Caller(principal.caller())).is_some();
     let control = backend.control().filter(|control| principal.is_admin() && control.allows_changes());
@@ -63,10 +63,10 @@ fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Val
         "signedIn": is_in,
         "role": principal.role(),
         "readOnly": principal.is_reader(),
-        "name": is_in.then(|| principal.caller().principal()),
+        "name": is_in.then(|| principal.identity().short_name()),
         "csrf": csrf,
         "version": env!("CARGO_PKG_VERSION"),
-        "pm": has_pm && permit.is_none_or(|permit| permit.allows_some_of("pm")),
+        "pm": has_pm && access.allows_some_of("pm"),
         "allowAdd": control.is_some(),
         "allowCommands": control.is_some_and(|control| control.allows_commands()),
     })

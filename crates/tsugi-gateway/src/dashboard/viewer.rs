@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::backend::{Backend, BoardViewer};
 use crate::face::FaceRequest;
 use crate::gateway::Gateway;
-use crate::guard::permit::AccessPermit;
+use crate::guard::caller_access::CallerAccess;
 use crate::guard::principal::Principal;
 
 use super::record::CallRecord;
@@ -42,19 +42,19 @@ impl DashboardViewer {
         }
     }
 
-    /// What may be seen now; `None` means everything. A key can be made narrower while a page is open.
-    pub(super) fn permit(&self) -> Option<Arc<AccessPermit>> {
-        self.gateway.guard().permit(self.principal.caller().principal())
+    /// What may be seen now. A key can be taken away while a page is open.
+    pub(super) fn access(&self) -> CallerAccess {
+        self.gateway.guard().access(self.principal.caller())
     }
 
     /// Whether a server is shown.
     pub(super) fn sees_server(&self, server: &str) -> bool {
-        self.permit().is_none_or(|permit| permit.allows_some_of(server))
+        self.access().allows_some_of(server)
     }
 
     /// Whether one thing of a server is shown.
     pub(super) fn sees(&self, server: &str, name: &str) -> bool {
-        self.permit().is_none_or(|permit| permit.allows(server, name))
+        self.access().allows(server, name)
     }
 
     pub(super) fn sees_call(&self, call: &CallRecord) -> bool {
@@ -63,7 +63,7 @@ impl DashboardViewer {
 
     /// A call as this viewer may know it. The words of an error may repeat what another caller sent.
     pub(super) fn shown(&self, mut call: CallRecord) -> CallRecord {
-        let is_own = call.started.caller.principal() == self.principal.caller().principal();
+        let is_own = call.started.caller.owner() == self.principal.caller().owner();
         if !self.is_admin() && !is_own {
             call.problem = call.problem.map(|problem| Box::new(problem.bare()));
         }

@@ -130,7 +130,7 @@ impl ClientPeer {
                 (Ok(RpcMessage::Request(request)), Err(fault)) => {
                     gathering.answer(fault.to_rpc().response(Some(&request.id)));
                 }
-                (Ok(message), _) => gathering.add(conversation.receive(message, access_log::own_id())),
+                (Ok(message), _) => gathering.add(conversation.receive(message, conversation.opener(), access_log::own_id())),
                 (Err(error), _) => gathering.answer(unreadable_error(&error).response(None)),
             }
         }
@@ -201,7 +201,8 @@ impl ClientPeer {
                 Ok((conversation, response)) => {
                     let conversation = place.get_or_init(|| Arc::new(conversation)).clone();
                     // Changes come on the same stream, and never before the response.
-                    let mut watch = LegacyChangeWatch::new(conversation);
+                    let caller = conversation.opener().clone();
+                    let mut watch = LegacyChangeWatch::new(conversation, &caller);
                     let changes = stream::poll_fn(move |context| watch.poll(context).map(Some));
                     stream::iter([response]).chain(changes).boxed()
                 }
@@ -241,7 +242,7 @@ impl ClientPeer {
             let RpcMessage::Request(request) = message else { return None };
             return Some(RpcError::new(code::INVALID_REQUEST, "initialize first").response(Some(&request.id)));
         };
-        match conversation.receive(message, access_log::own_id()) {
+        match conversation.receive(message, conversation.opener(), access_log::own_id()) {
             MessageEffect::Nothing => None,
             MessageEffect::Answered(response) => Some(response),
             MessageEffect::Turn(turn) => {

@@ -12,7 +12,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::answer::{CallOwner, FaultCode};
 
 use super::event::{self, KeepAliveTicks};
 use super::peer::ClientPeer;
@@ -32,7 +32,7 @@ const INBOX_BYTES: usize = 8 << 20;
 pub(crate) struct SseStreamTable(Mutex<HashMap<String, SsePostTarget>>);
 
 struct SsePostTarget {
-    caller: String,
+    owner: CallOwner,
     inbox: mpsc::Sender<Bytes>,
     waiting: Arc<AtomicUsize>,
 }
@@ -47,7 +47,7 @@ pub(crate) fn open(asked: &FaceRequest<'_>, endpoint: Endpoint) -> Result<Respon
     let caller = asked.principal.caller();
     let room = gateway.take_stream()?;
     let waiting: Arc<AtomicUsize> = Arc::default();
-    let posts = SsePostTarget { caller: caller.principal().to_owned(), inbox, waiting: waiting.clone() };
+    let posts = SsePostTarget { owner: caller.owner().clone(), inbox, waiting: waiting.clone() };
     gateway.sse_streams().0.lock().insert(id.clone(), posts);
     let peer = ClientPeer::new(endpoint.answer, caller, Arc::new(limits.clone())).until(gateway.drain());
     let greeting = Some(event::named("endpoint", &format!("/messages?sessionId={id}")));
@@ -62,7 +62,7 @@ pub(crate) fn post(asked: &FaceRequest<'_>, bytes: Bytes) -> Result<Response<Res
     let id = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "sessionId" || key == "session_id");
     let (_, id) = id.ok_or(HttpRefusal::bad_request("the query must name the sessionId"))?;
     let streams = asked.gateway.sse_streams().0.lock();
-    let posted = streams.get(id.as_ref()).filter(|posted| posted.caller == asked.principal.caller().principal());
+    let posted = streams.get(id.as_ref()).filter(|posted| posted.owner == *asked.principal.caller().owner());
     let unknown = || HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found");
     let most = asked.gateway.config().limits.batch;
     match posted.ok_or_else(unknown)?.put(trace::onto_bytes(&asked.parts.headers, bytes, most)) {

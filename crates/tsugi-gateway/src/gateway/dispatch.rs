@@ -156,10 +156,9 @@ impl Gateway {
             return face::http::json(StatusCode::OK, ResponseBody::one(r#"{"status":"ready"}"#.into()));
         }
         let mut servers = self.servers();
-        if let Some(permit) = self.guard.permit(principal.caller().principal()) {
-            // Names of servers that a caller may not use are not shown here either.
-            servers.retain(|server| permit.allows_some_of(server["name"].as_str().unwrap_or_default()));
-        }
+        let access = self.guard.access(principal.caller());
+        // Names of servers that a caller may not use are not shown here either.
+        servers.retain(|server| access.allows_some_of(server["name"].as_str().unwrap_or_default()));
         let states = servers.iter().map(|server| (server["name"].as_str().unwrap_or_default(), &server["state"]));
         let states: serde_json::Map<String, serde_json::Value> =
             states.map(|(name, state)| (name.to_owned(), state.clone())).collect();
@@ -182,7 +181,7 @@ impl Gateway {
                 Ok((Endpoint { answer, ..endpoint }, Some(name.into_owned())))
             }
             // A restricted caller must not find out which servers there are.
-            None if self.guard.permit(principal.caller().principal()).is_some() => {
+            None if self.guard.access(principal.caller()).is_restricted() => {
                 Err(HttpRefusal::forbidden("this caller may not use this server"))
             }
             None => Err(HttpRefusal::no_server(&name)),

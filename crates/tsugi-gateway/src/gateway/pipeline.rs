@@ -92,7 +92,7 @@ impl Gateway {
         refused.map_or(Ok(()), Err)?;
         let principal = self.guard.identify(parts, found.is_open()).await?;
         if input.request_id.is_some() {
-            principal.caller().principal().clone_into(caller);
+            *caller = principal.identity().to_string();
         }
         let (entry, segments) = match found {
             RouteMatch::Route(entry, segments) => (entry, segments),

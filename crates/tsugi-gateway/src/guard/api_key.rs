@@ -1,9 +1,9 @@
 //! API keys: kept as digests, found by digest, so that neither a disk nor a clock gives one away.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -11,8 +11,10 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
-use tsugi_protocol::answer::Caller;
+use tsugi_protocol::answer::identity::TenantName;
+use tsugi_protocol::answer::{Caller, Identity};
 
+use super::authority::Authority;
 use super::origin::{SingleHeader, single};
 use super::permit::AccessPermit;
 use super::principal::Principal;
@@ -80,6 +82,9 @@ pub struct ApiKey {
     digest: SecretDigest,
     quota: Option<CallQuota>,
     in_flight: Option<usize>,
+    tenant: Option<TenantName>,
+    expires: Option<SystemTime>,
+    previous: Option<(SecretDigest, SystemTime)>,
 }
 
 impl ApiKey {
@@ -99,7 +104,17 @@ impl ApiKey {
 
     /// A key from its digest.
     pub fn of_digest(name: impl Into<String>, digest: SecretDigest) -> Self {
-        Self { name: name.into(), role: KeyRole::User, permit: None, digest, quota: None, in_flight: None }
+        Self {
+            name: name.into(),
+            role: KeyRole::User,
+            permit: None,
+            digest,
+            quota: None,
+            in_flight: None,
+            tenant: None,
+            expires: None,
+            previous: None,
+        }
     }
 
     /// For this purpose.
@@ -126,17 +141,42 @@ impl ApiKey {
         self
     }
 
+    /// Of this tenant.
+    pub fn of_tenant(mut self, tenant: TenantName) -> Self {
+        self.tenant = Some(tenant);
+        self
+    }
+
+    /// Until this time.
+    pub fn until(mut self, end: SystemTime) -> Self {
+        self.expires = Some(end);
+        self
+    }
+
+    /// Accepts the secret before this one, too, until this time: clients change over one by one.
+    pub fn after(mut self, previous: SecretDigest, until: SystemTime) -> Self {
+        self.previous = Some((previous, until));
+        self
+    }
+
     /// What is stored of it.
     pub fn digest(&self) -> SecretDigest {
         self.digest
     }
 
-    /// Who its holder is to servers.
-    pub(super) fn caller(&self) -> Caller {
-        match self.role {
-            KeyRole::Reader | KeyRole::User => Caller::new(&self.name),
-            KeyRole::Admin => Caller::new(&self.name).as_operator(),
-        }
+    /// What its holder may do until this time.
+    fn authority(&self, until: Option<SystemTime>, ledger: Option<&Arc<KeyRateLimit>>) -> Authority {
+        let authority = Authority::new(Identity::key(self.name.as_str())).with_role(self.role);
+        let authority = self.permit.iter().fold(authority, |authority, permit| authority.with_permit(permit.clone()));
+        let authority = self.tenant.iter().fold(authority, |authority, tenant| authority.of_tenant(tenant.clone()));
+        let authority = ledger.into_iter().fold(authority, |authority, ledger| authority.with_quota(ledger.clone()));
+        until.into_iter().fold(authority, Authority::until)
+    }
+
+    /// True when the holders of both may do the same.
+    fn is_like(&self, other: &Self) -> bool {
+        let rights = |key: &Self| (key.name.clone(), key.role, key.tenant.clone(), key.quota, key.in_flight);
+        rights(self) == rights(other) && self.permit == other.permit
     }
 
     /// What its calls may take; nothing when they may take anything.
@@ -155,14 +195,33 @@ impl fmt::Debug for ApiKey {
 /// All keys, found by digest.
 #[derive(Debug)]
 pub struct KeyTable {
-    by_digest: HashMap<SecretDigest, (Arc<ApiKey>, Caller)>,
-    /// What the holders of keys may use, by name; everything where it says nothing.
-    permits: HashMap<String, Option<Arc<AccessPermit>>>,
-    /// What the calls of single holders may take, by name.
+    by_digest: HashMap<SecretDigest, KeyEntry>,
+    /// What the calls of single holders may take, by the key's name.
     allowances: HashMap<String, Arc<KeyRateLimit>>,
-    /// What a caller may use who is not in the table.
-    nothing: Arc<AccessPermit>,
     empty: EmptyKeyPolicy,
+}
+
+/// What one secret opens. A key that is being replaced has two.
+#[derive(Debug)]
+struct KeyEntry {
+    key: Arc<ApiKey>,
+    authority: Arc<Authority>,
+    caller: Caller,
+}
+
+impl KeyEntry {
+    fn new(key: &Arc<ApiKey>, until: Option<SystemTime>, ledger: Option<&Arc<KeyRateLimit>>) -> Self {
+        let authority = Arc::new(key.authority(until, ledger));
+        Self { key: key.clone(), caller: authority.clone().into_caller(), authority }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.key.is_like(&other.key) && self.authority.end() == other.authority.end()
+    }
+
+    fn principal(&self) -> Principal {
+        Principal::of_key(self.authority.clone(), self.caller.clone())
+    }
 }
 
 /// What a table without keys means.
@@ -179,46 +238,71 @@ static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 impl KeyTable {
     /// A table of these keys. `empty` says what it means that there are none.
     ///
-    /// Names must differ: calls carry the name alone, so two keys of one name would have to share what one of them
-    /// may use. Of several, the first holds and the others open nothing.
-    pub fn new(mut keys: Vec<ApiKey>, empty: EmptyKeyPolicy) -> Self {
-        let mut permits: HashMap<String, Option<Arc<AccessPermit>>> = HashMap::new();
-        // The first key of a name holds; another one of that name would get its permits.
-        keys.retain(|key| match permits.entry(key.name.clone()) {
-            Entry::Vacant(place) => {
-                place.insert(key.permit.clone());
-                true
-            }
-            Entry::Occupied(_) => false,
-        });
-        let limited = |key: &ApiKey| Some((key.name.clone(), Arc::new(key.allowance()?)));
-        let allowances = keys.iter().filter_map(limited).collect();
-        let with_caller = |key: ApiKey| (key.digest, (Arc::new(key.clone()), key.caller()));
-        let by_digest = keys.into_iter().map(with_caller).collect();
-        Self { by_digest, permits, allowances, nothing: Arc::new(AccessPermit::nothing()), empty }
+    /// Names must differ: a caller is known by the key's name, so two keys of one name would share sessions and quotas.
+    /// Of several, the first holds and the others open nothing.
+    pub fn new(keys: Vec<ApiKey>, empty: EmptyKeyPolicy) -> Self {
+        Self::with_allowances(keys, empty, &HashMap::new())
     }
 
-    /// The same table, in which what was used up under the table before it stays used up.
-    pub(super) fn after(mut self, before: &Self) -> Self {
-        for (name, allowance) in &mut self.allowances {
+    fn with_allowances(
+        mut keys: Vec<ApiKey>,
+        empty: EmptyKeyPolicy,
+        known: &HashMap<String, Arc<KeyRateLimit>>,
+    ) -> Self {
+        let mut names = HashSet::new();
+        keys.retain(|key| names.insert(key.name.clone()));
+        let mut table = Self { by_digest: HashMap::new(), allowances: HashMap::new(), empty };
+        for key in keys {
+            table.add(Arc::new(key), known);
+        }
+        table
+    }
+
+    fn add(&mut self, key: Arc<ApiKey>, known: &HashMap<String, Arc<KeyRateLimit>>) {
+        let ledger = key.allowance().map(|fresh| match known.get(&key.name).filter(|known| known.is_like(&fresh)) {
             // A reload must not refill a quota.
-            if let Some(same) = before.allowances.get(name).filter(|before| before.is_like(allowance)) {
-                *allowance = same.clone();
-            }
+            Some(used) => used.clone(),
+            None => Arc::new(fresh),
+        });
+        if let Some((digest, until)) = key.previous {
+            let until = key.expires.map_or(until, |expires| expires.min(until));
+            self.by_digest.insert(digest, KeyEntry::new(&key, Some(until), ledger.as_ref()));
         }
-        self
+        // Last, so that the secret of now wins over the same one as the previous.
+        self.by_digest.insert(key.digest, KeyEntry::new(&key, key.expires, ledger.as_ref()));
+        self.allowances.extend(ledger.map(|ledger| (key.name.clone(), ledger)));
     }
 
-    /// Who sends these headers.
-    pub fn identify(&self, headers: &HeaderMap) -> Result<Principal, HttpRefusal> {
-        if self.admits_anybody() {
-            return Ok(Principal::anonymous());
+    /// A table of these keys that follows `before`: what was used up stays used up, and keys that mean the same as
+    /// before keep their authority, so that connections that carry it stay open.
+    pub(super) fn following(keys: Vec<ApiKey>, empty: EmptyKeyPolicy, before: &Self) -> Self {
+        let mut table = Self::with_allowances(keys, empty, &before.allowances);
+        for (digest, entry) in &mut table.by_digest {
+            if let Some(same) = before.by_digest.get(digest).filter(|before| before.is_like(entry)) {
+                (entry.authority, entry.caller) = (same.authority.clone(), same.caller.clone());
+            }
         }
+        table
+    }
+
+    /// Takes the authority of every key away that `after` does not have, or has with other rights.
+    pub(super) fn revoke_all_but(&self, after: &Self) {
+        for (digest, entry) in &self.by_digest {
+            let kept = after.by_digest.get(digest).is_some_and(|now| Arc::ptr_eq(&now.authority, &entry.authority));
+            if !kept {
+                entry.authority.revoke();
+            }
+        }
+    }
+
+    /// Who sends these headers. The guard has decided before whether a key is needed.
+    pub fn identify(&self, headers: &HeaderMap) -> Result<Principal, HttpRefusal> {
         let secret = secret_of(headers)?;
         // Looked up by digest, so that the time it takes says nothing about a secret.
         match self.by_digest.get(&SecretDigest::of(secret)) {
-            Some((key, caller)) => Ok(Principal::of_key(key.clone(), caller.clone())),
-            None => Err(HttpRefusal::unauthorized("this key is not known")),
+            Some(entry) if entry.authority.is_current() => Ok(entry.principal()),
+            Some(_) => Err(HttpRefusal::unauthorized("this key has expired")),
+            None => Err(HttpRefusal::wrong_credential("this key is not known")),
         }
     }
 
@@ -239,23 +323,7 @@ impl KeyTable {
 
     /// The holder of the key with this digest.
     pub(super) fn holder(&self, digest: SecretDigest) -> Option<Principal> {
-        self.by_digest.get(&digest).map(|(key, caller)| Principal::of_key(key.clone(), caller.clone()))
-    }
-
-    /// What the caller of this name may use; `None` when nothing restricts it. A caller whose key is gone may
-    /// use nothing, although its connection may still be open.
-    pub(super) fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>> {
-        if self.admits_anybody() {
-            return None;
-        }
-        // Unknown names get the permit that allows nothing.
-        self.permits.get(principal).map_or_else(|| Some(self.nothing.clone()), Clone::clone)
-    }
-
-    /// What the calls of this name may take; `None` when they may take anything.
-    pub(super) fn allowance(&self, principal: &str) -> Option<&Arc<KeyRateLimit>> {
-        // Most gateways have no limits, and every call comes by here.
-        if self.allowances.is_empty() { None } else { self.allowances.get(principal) }
+        self.by_digest.get(&digest).filter(|entry| entry.authority.is_current()).map(KeyEntry::principal)
     }
 }
 
@@ -290,9 +358,12 @@ fn bearer(value: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http::StatusCode;
 
     use super::*;
+    use crate::guard::authority::CallLedger;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -319,7 +390,7 @@ mod tests {
         let bearer = format!("bearer {secret}");
         for good in [("authorization", bearer.as_str()), ("x-api-key", secret.as_str())] {
             let principal = table.identify(&headers(&[good])).unwrap();
-            assert_eq!(principal.caller().principal(), "ann");
+            assert_eq!(*principal.identity(), Identity::key("ann"));
             assert!(!principal.is_admin());
         }
         let digest = key.digest().to_hex();
@@ -338,22 +409,53 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_everybody_is_anonymous_unless_the_door_is_shut() {
-        let principal = KeyTable::new(Vec::new(), EmptyKeyPolicy::Open).identify(&HeaderMap::new()).unwrap();
-        assert!(!principal.is_authenticated() && principal.is_admin());
+    fn an_empty_table_admits_everybody_unless_it_is_shut() {
+        let open = KeyTable::new(Vec::new(), EmptyKeyPolicy::Open);
+        assert!(open.admits_anybody() && !open.is_shut());
         let shut = KeyTable::new(Vec::new(), EmptyKeyPolicy::Shut);
+        assert!(!shut.admits_anybody() && shut.is_shut());
         assert_eq!(shut.identify(&HeaderMap::new()).unwrap_err().status, StatusCode::UNAUTHORIZED);
-        assert!(!shut.permit("anonymous").unwrap().allows("any", "thing"));
     }
 
     #[test]
-    fn a_name_without_a_key_may_use_nothing() {
-        let restricted = ApiKey::generate("ann").1.with_permit(AccessPermit::new(&["files"], &[]).unwrap());
-        let before = KeyTable::new(vec![restricted, ApiKey::generate("bob").1], EmptyKeyPolicy::Open);
-        assert!(before.permit("ann").unwrap().allows("files", "read") && before.permit("bob").is_none());
-        let after = KeyTable::new(vec![ApiKey::generate("bob").1], EmptyKeyPolicy::Open);
-        assert!(!after.permit("ann").unwrap().allows("files", "read"), "her key is gone");
-        assert!(!after.permit("anonymous").unwrap().allows("files", "read"), "and nobody is anonymous here");
+    fn a_key_that_goes_or_changes_takes_its_authority_along_and_others_keep_theirs() {
+        let (ann, of_ann) = ApiKey::generate("ann");
+        let (bob, of_bob) = ApiKey::generate("bob");
+        let (cid, of_cid) = ApiKey::generate("cid");
+        let who = |table: &KeyTable, secret: &str| table.identify(&headers(&[("x-api-key", secret)])).unwrap();
+        let before = KeyTable::new(vec![of_ann.clone(), of_bob, of_cid.clone()], EmptyKeyPolicy::Open);
+        let holders = [&ann, &bob, &cid].map(|secret| who(&before, secret));
+        let narrow = of_ann.with_permit(AccessPermit::new(&["files"], &[]).unwrap());
+        let after = KeyTable::following(vec![narrow, of_cid], EmptyKeyPolicy::Open, &before);
+        before.revoke_all_but(&after);
+        assert_eq!(holders.map(|holder| holder.authority().is_current()), [false, false, true]);
+        assert!(!who(&after, &ann).authority().permit().unwrap().allows("mail", "send"));
+    }
+
+    #[test]
+    fn a_key_ends_at_its_time_and_the_one_before_it_at_its_own() {
+        let hour = |hours: i64| {
+            let time = Duration::from_secs(hours.unsigned_abs() * 3600);
+            if hours < 0 { SystemTime::now() - time } else { SystemTime::now() + time }
+        };
+        let secrets = ["now", "before"];
+        let opens = |key: ApiKey| {
+            let table = KeyTable::new(vec![key], EmptyKeyPolicy::Open);
+            secrets.map(|secret| table.identify(&headers(&[("x-api-key", secret)])).is_ok())
+        };
+        let key = || ApiKey::of_secret("ann", "now");
+        let before = SecretDigest::of("before");
+        assert_eq!(opens(key()), [true, false]);
+        assert_eq!(opens(key().until(hour(-1))), [false, false]);
+        assert_eq!(opens(key().after(before, hour(1))), [true, true]);
+        assert_eq!(opens(key().after(before, hour(-1))), [true, false]);
+        assert_eq!(opens(key().until(hour(-1)).after(before, hour(1))), [false, false], "the key's own end holds");
+        let table = KeyTable::new(vec![key().after(before, hour(1))], EmptyKeyPolicy::Open);
+        let who = secrets.map(|secret| table.identify(&headers(&[("x-api-key", secret)])).unwrap());
+        assert_eq!(who[0].caller(), who[1].caller(), "both secrets are one caller");
+        let expired = KeyTable::new(vec![key().until(hour(-1))], EmptyKeyPolicy::Open);
+        let refused = |secret: &str| expired.identify(&headers(&[("x-api-key", secret)])).unwrap_err();
+        assert!(!refused("now").is_guess && refused("wrong").is_guess, "an expired key is not a guess");
     }
 
     #[test]
@@ -365,7 +467,8 @@ mod tests {
         let table = KeyTable::new(vec![first, second], EmptyKeyPolicy::Open);
         assert!(table.identify(&headers(&[("x-api-key", &first_secret)])).is_ok());
         assert!(table.identify(&headers(&[("x-api-key", &second_secret)])).is_err());
-        let permit = table.permit("ann").unwrap();
+        let ann = table.identify(&headers(&[("x-api-key", &first_secret)])).unwrap();
+        let permit = ann.authority().permit().unwrap();
         assert!(permit.allows("files", "read") && !permit.allows("mail", "send"));
     }
 
@@ -373,11 +476,12 @@ mod tests {
     fn what_was_used_up_stays_used_up_when_keys_are_read_again() {
         let key = ApiKey::generate("ann").1.with_quota(CallQuota::per_minute(1));
         let first = KeyTable::new(vec![key.clone()], EmptyKeyPolicy::Open);
-        assert!(first.allowance("ann").unwrap().begin().is_ok());
-        let again = KeyTable::new(vec![key.clone()], EmptyKeyPolicy::Open).after(&first);
-        assert!(again.allowance("ann").unwrap().begin().is_err());
-        let wider = KeyTable::new(vec![key.with_quota(CallQuota::per_minute(2))], EmptyKeyPolicy::Open).after(&again);
-        assert!(wider.allowance("ann").unwrap().begin().is_ok(), "another quota begins anew");
+        let begin = |table: &KeyTable| table.allowances["ann"].begin();
+        assert!(begin(&first).is_ok());
+        let again = KeyTable::following(vec![key.clone()], EmptyKeyPolicy::Open, &first);
+        assert!(begin(&again).is_err());
+        let wider = vec![key.with_quota(CallQuota::per_minute(2))];
+        assert!(begin(&KeyTable::following(wider, EmptyKeyPolicy::Open, &again)).is_ok(), "another quota begins again");
     }
 
     #[test]

@@ -5,18 +5,40 @@ use globset::{Glob, GlobMatcher};
 use crate::gateway::StartError;
 
 /// Allowed and denied names. Denial wins, and a name that no pattern allows is denied.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessPermit {
     allow: Vec<PermitPattern>,
     deny: Vec<PermitPattern>,
 }
 
-/// `server/name`, each half a glob. A pattern without a slash means everything of a server.
+/// `server/name`, each half a glob. A pattern without a slash means everything of a server. `server/method:name` is about
+/// methods that no revision of MCP defines.
 #[derive(Debug, Clone)]
 struct PermitPattern {
     server: GlobMatcher,
+    subject: PatternSubject,
     name: GlobMatcher,
 }
+
+/// What the second half of a pattern is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PatternSubject {
+    /// Tools, prompts and addresses.
+    Name,
+    Method,
+}
+
+/// Begins the second half of a pattern that is about methods.
+const METHOD: &str = "method:";
+
+impl PartialEq for PermitPattern {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |pattern: &Self| (pattern.server.glob().clone(), pattern.subject, pattern.name.glob().clone());
+        parts(self) == parts(other)
+    }
+}
+
+impl Eq for PermitPattern {}
 
 impl Default for AccessPermit {
     /// Allows everything.
@@ -38,13 +60,28 @@ impl AccessPermit {
 
     /// True when this name of this server may be seen and used.
     pub fn allows(&self, server: &str, name: &str) -> bool {
-        let is_in = |patterns: &[PermitPattern]| patterns.iter().any(|pattern| pattern.matches(server, name));
+        let is_meant =
+            |pattern: &PermitPattern| pattern.subject == PatternSubject::Name && pattern.matches(server, name);
+        let is_in = |patterns: &[PermitPattern]| patterns.iter().any(is_meant);
         !is_in(&self.deny) && is_in(&self.allow)
+    }
+
+    /// True when a method that no revision defines may be sent to this server. What it does is unknown, so a pattern must
+    /// name it: `files/*` is about the tools, prompts and resources of `files`.
+    pub fn allows_method(&self, server: &str, method: &str) -> bool {
+        let is_denied = self.deny.iter().any(|pattern| match pattern.subject {
+            PatternSubject::Method => pattern.matches(server, method),
+            // `files` or `files/*` as a denial means everything of a server.
+            PatternSubject::Name => pattern.server.is_match(server) && is_star(&pattern.name),
+        });
+        let is_named = |pattern: &PermitPattern| {
+            pattern.subject == PatternSubject::Method && pattern.matches(server, method)
+        };
+        !is_denied && (self.allow.iter().any(is_named) || self.allows_everything())
     }
 
     /// True when no name can be refused.
     pub fn allows_everything(&self) -> bool {
-        let is_star = |glob: &GlobMatcher| glob.glob().glob() == "*";
         self.deny.is_empty() && self.allow.iter().any(|pattern| is_star(&pattern.server) && is_star(&pattern.name))
     }
 
@@ -57,9 +94,15 @@ impl AccessPermit {
     /// True when something of this server may be seen: a server of which nothing may be used is not shown.
     pub fn allows_some_of(&self, server: &str) -> bool {
         let is_meant = |pattern: &PermitPattern| pattern.server.is_match(server);
-        let is_whole = |pattern: &PermitPattern| is_meant(pattern) && pattern.name.glob().glob() == "*";
+        let is_whole = |pattern: &PermitPattern| {
+            is_meant(pattern) && pattern.subject == PatternSubject::Name && is_star(&pattern.name)
+        };
         !self.deny.iter().any(is_whole) && self.allow.iter().any(is_meant)
     }
+}
+
+fn is_star(glob: &GlobMatcher) -> bool {
+    glob.glob().glob() == "*"
 }
 
 /// An address as permits read it: scheme and host in lower case, characters that need no percent-encoding without it
@@ -108,12 +151,16 @@ fn read<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<PermitPattern>, StartError>
 impl PermitPattern {
     fn read(text: &str) -> Result<Self, StartError> {
         let (server, name) = text.split_once('/').unwrap_or((text, "*"));
+        let (subject, name) = match name.strip_prefix(METHOD) {
+            Some(method) => (PatternSubject::Method, method),
+            None => (PatternSubject::Name, name),
+        };
         let glob = |part: &str| {
             Glob::new(part)
                 .map(|glob| glob.compile_matcher())
                 .map_err(|error| StartError::Pattern { pattern: text.to_owned(), reason: error.kind().to_string() })
         };
-        Ok(Self { server: glob(server)?, name: glob(&with_lower_authority(name))? })
+        Ok(Self { server: glob(server)?, subject, name: glob(&with_lower_authority(name))? })
     }
 
     fn matches(&self, server: &str, name: &str) -> bool {
@@ -124,6 +171,28 @@ impl PermitPattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn methods_that_no_revision_defines_are_allowed_by_name_alone() {
+        let check = |allow: &[&str], deny: &[&str], expected: bool| {
+            let permit = AccessPermit::new(allow, deny).unwrap();
+            assert_eq!(permit.allows_method("files", "vendor/x"), expected, "{allow:?} {deny:?}");
+        };
+        check(&["*"], &[], true);
+        check(&["files/method:vendor/x"], &[], true);
+        check(&["*/method:vendor/*"], &[], true);
+        check(&["files"], &[], false);
+        check(&["files/*", "files/vendor/x"], &[], false);
+        check(&["*"], &["files/write"], false);
+        check(&["files/method:vendor/y", "mail/method:*"], &[], false);
+        check(&["files/method:*"], &["*/method:vendor/x"], false);
+        check(&["files/method:*"], &["files"], false);
+        check(&["files/method:*"], &["files/write"], true);
+        check(&[], &[], false);
+        let permit = AccessPermit::new(&["files/method:*"], &[]).unwrap();
+        assert!(!permit.allows("files", "method:vendor/x") && !permit.allows("files", "read"), "a tool is not a method");
+        assert!(permit.allows_some_of("files"));
+    }
 
     #[test]
     fn denial_wins() {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply, ReplyEvent, ReplySource};
 
-use super::AccessGuard;
+use super::authority::{Authority, CallLedger};
 use super::quota::{CallQuota, TokenBucket};
 use crate::telemetry::GatewayMetrics;
 
@@ -34,16 +34,6 @@ impl KeyRateLimit {
         self.name == other.name && limits(self) == limits(other)
     }
 
-    /// Takes what one more call needs; its room is held for as long as it runs.
-    pub(super) fn begin(&self) -> Result<Option<OwnedSemaphorePermit>, Fault> {
-        let room = match &self.in_flight {
-            Some((calls, room)) => Some(room.clone().try_acquire_owned().map_err(|_| self.busy(*calls))?),
-            None => None,
-        };
-        self.spend()?;
-        Ok(room)
-    }
-
     fn spend(&self) -> Result<(), Fault> {
         let Some((quota, bucket)) = &self.quota else { return Ok(()) };
         bucket.lock().take(*quota, Instant::now()).map_err(|wait| {
@@ -62,26 +52,32 @@ impl KeyRateLimit {
     }
 }
 
+impl CallLedger for KeyRateLimit {
+    fn begin(&self) -> Result<Option<OwnedSemaphorePermit>, Fault> {
+        let room = match &self.in_flight {
+            Some((calls, room)) => Some(room.clone().try_acquire_owned().map_err(|_| self.busy(*calls))?),
+            None => None,
+        };
+        self.spend()?;
+        Ok(room)
+    }
+}
+
 /// An answer that is asked no more than each caller's key allows.
 pub(crate) struct RateLimited {
-    guard: Arc<AccessGuard>,
     metrics: Arc<GatewayMetrics>,
     answer: Arc<dyn Answer>,
 }
 
 impl RateLimited {
-    pub(crate) fn around(
-        answer: Arc<dyn Answer>,
-        guard: &Arc<AccessGuard>,
-        metrics: &Arc<GatewayMetrics>,
-    ) -> Arc<dyn Answer> {
-        Arc::new(Self { guard: guard.clone(), metrics: metrics.clone(), answer })
+    pub(crate) fn around(answer: Arc<dyn Answer>, metrics: &Arc<GatewayMetrics>) -> Arc<dyn Answer> {
+        Arc::new(Self { metrics: metrics.clone(), answer })
     }
 }
 
 impl Answer for RateLimited {
     fn answer(&self, call: Call) -> Reply {
-        match self.guard.begin(call.caller.principal(), &call.method) {
+        match Authority::of(&call.caller).map_or(Ok(None), |authority| authority.begin(&call.method)) {
             Ok(None) => self.answer.answer(call),
             Ok(Some(room)) => hold(self.answer.answer(call), room),
             Err(fault) => {

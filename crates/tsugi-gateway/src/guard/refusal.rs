@@ -14,12 +14,14 @@ pub struct HttpRefusal {
     pub message: Cow<'static, str>,
     /// When to come back.
     pub retry_after: Option<Duration>,
+    /// True when a credential was wrong, which counts against the address that it came from.
+    pub is_guess: bool,
 }
 
 impl HttpRefusal {
     /// A refusal with this status.
     pub fn new(status: StatusCode, code: FaultCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into(), retry_after: None }
+        Self { status, code, message: message.into(), retry_after: None, is_guess: false }
     }
 
     /// There is no server of this name.
@@ -36,6 +38,11 @@ impl HttpRefusal {
     /// The caller is not known.
     pub fn unauthorized(message: &'static str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, FaultCode::PermissionDenied, message)
+    }
+
+    /// A credential that is not known, forged or of another place. Expired ones were right once and are not meant.
+    pub fn wrong_credential(message: &'static str) -> Self {
+        Self { is_guess: true, ..Self::unauthorized(message) }
     }
 
     /// The request itself is wrong.

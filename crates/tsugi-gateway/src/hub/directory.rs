@@ -9,9 +9,10 @@ use tsugi_protocol::answer::{Caller, Fault};
 use tsugi_protocol::mcp::tool::ToolDescription;
 
 use super::Hub;
-use super::access::{CallerAccess, denied};
+use super::access::denied;
 use super::single_server::SingleServer;
 use super::snapshot::{HubSnapshot, NamesByServer, PublicEntry};
+use crate::guard::caller_access::CallerAccess;
 use crate::backend::{FoundTool, ToolDirectory, ToolInfo};
 
 impl ToolDirectory for Hub {

@@ -4,8 +4,8 @@ use tsugi_client::{Server, not_found};
 use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_protocol::mcp::uri_template::UriTemplate;
 
-use super::access::CallerAccess;
 use super::snapshot::HubSnapshot;
+use crate::guard::caller_access::CallerAccess;
 
 /// What wrapped addresses begin with; the server's name and its own address follow.
 const WRAPPER: &str = "tsugi://";

@@ -7,9 +7,10 @@ use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::completion::CompletionReference;
 
-use super::access::{CallerAccess, denied};
+use super::access::denied;
 use super::resource;
 use super::snapshot::{HubSnapshot, PublicEntry, PublicNames};
+use crate::guard::caller_access::CallerAccess;
 use crate::telemetry::metrics::ToolMeter;
 
 /// A call's server, and what that server calls its subject.
@@ -159,9 +160,11 @@ fn routed_reference(
 fn only_server(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
     match snapshot.servers.as_slice() {
         // With several servers it cannot be known which one is meant.
-        [only] if access.allows_some_of(only.name()) => {
+        [only] if access.allows_method(only.name(), &call.method) => {
             Ok(RoutedCall { server: only.clone(), subject: RoutedSubject::Same, meter: None })
         }
+        // The same for every method and any number of servers, so that nothing can be found out.
+        _ if access.is_restricted() => Err(denied("method", call.method.as_str())),
         _ => Err(Fault::new(FaultCode::MethodNotFound, format!("method not found: {}", call.method))),
     }
 }

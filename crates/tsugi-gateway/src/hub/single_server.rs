@@ -11,10 +11,10 @@ use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::completion::CompletionReference;
 use tsugi_schema::header_param::HeaderParams;
 
-use super::access::CallerAccess;
 use super::list::ListKind;
 use super::snapshot::{PublicEntry, describe_as};
 use super::{Hub, page};
+use crate::guard::caller_access::CallerAccess;
 use crate::backend::ToolHeaders;
 
 /// A server as `/servers/{name}/mcp` shows it.
@@ -103,6 +103,9 @@ impl SingleServer {
         let name = self.name();
         let denied = match subject(&call) {
             _ if !access.allows_some_of(name) => Some(format!("this caller may not use the server {name:?}")),
+            None if matches!(call.method, Method::Other(_)) && !access.allows_method(name, &call.method) => {
+                Some(format!("this caller may not use the method {:?}", call.method.as_str()))
+            }
             // One text for both, so that a caller cannot find out names that it may not use.
             Some(own) if !self.allows(&call, &own, access) || !self.is_listed(&call, &own) => {
                 Some(format!("this caller may not use {own:?}"))

@@ -20,7 +20,7 @@ use tsugi_schema::tool_name::{MAX_NAME, NameMap, ToolTarget};
 use super::HubConfig;
 use super::list::ListKind;
 use super::page::{self, ListPage, PageLimit};
-use crate::guard::permit::AccessPermit;
+use crate::guard::caller_access::CallerAccess;
 use crate::telemetry::GatewayMetrics;
 use crate::telemetry::metrics::ToolMeter;
 pub(super) use tools::describe_as;
@@ -190,7 +190,7 @@ impl HubSnapshot {
         &self,
         list: ListKind,
         call: &Call,
-        permit: Option<&AccessPermit>,
+        access: &CallerAccess,
     ) -> Result<CompletedResult, Fault> {
         // A list that is read is worth keeping fresh; this only starts a fetch.
         self.servers.iter().for_each(Server::freshen);
@@ -198,29 +198,27 @@ impl HubSnapshot {
         let after = page::after(list.key(), call)?;
         // Most callers get bytes that were written when the snapshot was made.
         let prepared = self.names(list).pages.iter().find(|page| page.after == after);
-        if let (None, Some(prepared)) = (permit, prepared) {
+        if let (false, Some(prepared)) = (access.is_restricted(), prepared) {
             let body = if era == Era::Modern { &prepared.modern } else { &prepared.legacy };
             return Ok(CompletedResult { body: body.clone(), era, server: None });
         }
         let is_uri = matches!(list, ListKind::Resources | ListKind::Templates);
-        let allows = |entry: &PublicEntry| {
-            permit.is_none_or(|permit| match is_uri {
-                true => permit.allows_uri(entry.server.name(), &entry.own),
-                false => permit.allows(entry.server.name(), &entry.own),
-            })
+        let allows = |entry: &PublicEntry| match is_uri {
+            true => access.allows_address(entry.server.name(), &entry.own),
+            false => access.allows(entry.server.name(), &entry.own),
         };
         let entries = self.names(list).written(allows);
         let page = self.limit.page(list.key(), entries, after.as_deref()).ok_or_else(page::gone)?;
         let freshness = self.names(list).freshness;
         // A list that depends on the caller must not be kept for others.
-        let scope = if permit.is_some() { CacheScope::Private } else { freshness.scope };
+        let scope = if access.is_restricted() { CacheScope::Private } else { freshness.scope };
         let body = self.write(list, &page, CacheHints { scope, ..freshness });
         Ok(CompletedResult { body, era: Era::Modern, server: None })
     }
 
     /// Who we are to a caller that may use only this.
-    pub(crate) fn discover_for(&self, permit: &AccessPermit, config: &HubConfig) -> JsonObject {
-        let shown = self.servers.iter().filter(|server| permit.allows_some_of(server.name()));
+    pub(crate) fn discover_for(&self, access: &CallerAccess, config: &HubConfig) -> JsonObject {
+        let shown = self.servers.iter().filter(|server| access.allows_some_of(server.name()));
         let known: Vec<(&Server, Arc<Catalog>)> =
             shown.filter_map(|server| Some((server, server.catalog()?))).collect();
         discover(&known, config)

@@ -51,7 +51,7 @@ impl Backend for FakeBoard {
         arguments: Value,
     ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
         let who = match looker {
-            BoardViewer::Caller(caller) => caller.principal().to_owned(),
+            BoardViewer::Caller(caller) => caller.identity().short_name().to_owned(),
             BoardViewer::ReadOnly => "(only looks)".to_owned(),
         };
         self.note(format!("{who} {look}"));
@@ -69,7 +69,7 @@ impl Backend for FakeBoard {
         order: &str,
         arguments: Value,
     ) -> Option<BoxFuture<'static, Result<Value, Value>>> {
-        self.note(format!("{} orders {order} {arguments}", caller.principal()));
+        self.note(format!("{} orders {order} {arguments}", caller.identity().short_name()));
         (order == "send_message").then(|| async { Ok(json!({"sent": true})) }.boxed())
     }
 }

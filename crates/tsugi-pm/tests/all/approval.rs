@@ -97,7 +97,7 @@ async fn nobody_is_asked_who_cannot_be_and_nobody_through_a_gateway() {
     silent.call("claim_task", json!({"task_id": task.id})).await;
     silent.refused("update_task_status", finish(&task), "approval_required").await;
     let shared = server(world.pm.clone(), PmServerSettings::new(ServerActor::Principal)).await.unwrap();
-    let remote = Client { answer: shared, caller: Caller::new("ann"), ..asked(&world).await };
+    let remote = Client { answer: shared, caller: Caller::of_key("ann"), ..asked(&world).await };
     remote.refused("update_task_status", finish(&task), "approval_required").await;
     let question = asked(&world).await.result("update_task_status", finish(&task)).await;
     let result = again(&remote, "update_task_status", finish(&task), &question, yes()).await;

@@ -1,5 +1,6 @@
 //! Behind a gateway: whose agent a caller is, what an operator may do, and what a token opens.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -10,9 +11,9 @@ use tsugi_pm::action::project::CreateProject;
 use tsugi_pm::domain::fault::Code;
 use tsugi_pm::domain::member::Role;
 use tsugi_pm::domain::policy::ProjectPolicy;
-use tsugi_pm::mcp::actor::{ServerActor, principal_of_token};
+use tsugi_pm::mcp::actor::{ServerActor, identity_of_token};
 use tsugi_pm::mcp::{PmServerSettings, Profile, server};
-use tsugi_protocol::answer::{Answer, Caller};
+use tsugi_protocol::answer::{Answer, Caller, Identity};
 
 use crate::mcp::Client;
 use crate::world::{World, agent};
@@ -33,13 +34,46 @@ async fn a_verified_name_stands_for_an_agent_and_a_strange_one_for_nobody() {
     world.operator(RegisterAgent { name: Some("zoe".to_owned()), ..RegisterAgent::human(agent("x1")) }).await;
     let shared = shared(&world).await;
     for (principal, expected) in [("agt_ann", "agt_ann"), ("bob", "agt_bob"), ("zoe", "agt_x1")] {
-        let profile = client(&shared, Caller::new(principal)).call("get_my_profile", json!({})).await;
+        let profile = client(&shared, Caller::of_key(principal)).call("get_my_profile", json!({})).await;
         assert_eq!(profile["agent"]["id"], expected, "{principal}");
     }
-    for stranger in ["mallory", "local", "anonymous", "pm:agt_ann", ""] {
-        let error =
-            client(&shared, Caller::new(stranger)).refused("list_projects", json!({}), "permission_denied").await;
+    let names = ["mallory", "local", "anonymous", "pm:agt_ann", "pm:agt_ann@pm", ""];
+    let strangers = names.into_iter().map(Identity::key).chain([Identity::Anonymous]);
+    for stranger in strangers {
+        let error = client(&shared, Caller::of(stranger)).refused("list_projects", json!({}), "permission_denied").await;
         assert!(error["hint"].as_str().unwrap().contains("tsugi pm agent add"), "{error}");
+    }
+}
+
+/// The `sub` of a token is text that its holder may have chosen.
+#[tokio::test]
+async fn a_subject_is_never_the_agent_that_its_name_spells() {
+    let world = World::sqlite().await;
+    let registered = RegisterAgent { name: Some("subject:corp:zoe".to_owned()), ..RegisterAgent::human(agent("x1")) };
+    world.operator(registered).await;
+    let shared = shared(&world).await;
+    for sub in ["local", "anonymous", "ann", "agt_ann", "pm:agt_ann@pm", "key:ann", "corp:zoe", "subject:corp:zoe"] {
+        for issuer in ["corp", "other"] {
+            let stranger = client(&shared, Caller::of(Identity::subject(issuer, sub)));
+            stranger.refused("list_projects", json!({}), "permission_denied").await;
+        }
+    }
+    // A key cannot spell a subject either.
+    client(&shared, Caller::of_key("subject:corp:zoe")).refused("list_projects", json!({}), "permission_denied").await;
+    let zoe = |issuer: &'static str| client(&shared, Caller::of(Identity::subject(issuer, "zoe")));
+    assert_eq!(zoe("corp").call("get_my_profile", json!({})).await["agent"]["id"], "agt_x1");
+    zoe("other").refused("list_projects", json!({}), "permission_denied").await;
+}
+
+#[tokio::test]
+async fn operators_of_different_issuers_are_different_agents() {
+    let world = World::sqlite().await;
+    let shared = shared(&world).await;
+    let mut seen = HashSet::from(["agt_local".to_owned(), "agt_ann".to_owned(), "agt_a-b".to_owned()]);
+    for (issuer, sub) in [("corp", "ann"), ("other", "ann"), ("corp", "local"), ("corp", "a b"), ("corp", "a-b")] {
+        let operator = client(&shared, Caller::of(Identity::subject(issuer, sub)).as_operator());
+        let profile = operator.call("get_my_profile", json!({})).await;
+        assert!(seen.insert(profile["agent"]["id"].as_str().unwrap().to_owned()), "{issuer} {sub}: {profile}");
     }
 }
 
@@ -48,9 +82,14 @@ async fn whoever_controls_the_gateway_is_a_person_who_owns_every_project() {
     let world = World::sqlite().await;
     let task = world.task("t").await;
     let shared = shared(&world).await;
-    let callers = [("anonymous", "agt_local"), ("local", "agt_local"), ("admin", "agt_admin"), ("a b", "agt_a-b")];
-    for (principal, expected) in callers {
-        let operator = client(&shared, Caller::new(principal).as_operator());
+    let callers = [
+        (Identity::Anonymous, "agt_local"),
+        (Identity::Local, "agt_local"),
+        (Identity::key("admin"), "agt_admin"),
+        (Identity::key("a b"), "agt_a-b"),
+    ];
+    for (identity, expected) in callers {
+        let operator = client(&shared, Caller::of(identity).as_operator());
         let profile = operator.call("get_my_profile", json!({})).await;
         assert_eq!((&profile["agent"]["id"], &profile["agent"]["type"]), (&json!(expected), &json!("human")));
         assert_eq!(operator.call("list_projects", json!({})).await["projects"][0]["role"], "owner");
@@ -65,7 +104,7 @@ async fn whoever_controls_the_gateway_is_a_person_who_owns_every_project() {
 #[tokio::test]
 async fn the_person_at_the_machine_does_not_change_the_rules_by_looking() {
     let world = World::sqlite().await;
-    let operator = client(&shared(&world).await, Caller::new("anonymous").as_operator());
+    let operator = client(&shared(&world).await, Caller::of(Identity::Anonymous).as_operator());
     operator.call("list_tasks", json!({})).await;
     let members = operator.call("list_agents", json!({"project_id": world.project})).await;
     assert!(!members.to_string().contains("agt_local"), "{members}");
@@ -77,8 +116,8 @@ async fn a_token_stands_for_its_agent_and_nobody_else() {
     let made = world.operator(IssueToken { agent_id: agent("ann"), scopes: vec![], expires_in_s: Some(60) }).await;
     assert!(made.secret.starts_with("tsugi_pm_"));
     let holder = world.pm.authenticate(&made.secret).await.unwrap().unwrap();
-    let principal = principal_of_token(holder.agent_id().unwrap(), "pm");
-    let ann = client(&shared(&world).await, Caller::new(principal));
+    let identity = identity_of_token(holder.agent_id().unwrap(), "pm");
+    let ann = client(&shared(&world).await, Caller::of(identity));
     assert_eq!(ann.call("get_my_profile", json!({})).await["agent"]["id"], "agt_ann");
     ann.refused("create_project", json!({"key": "NEW", "name": "n"}), "permission_denied").await;
     world.clock.advance_seconds(61);

@@ -1,10 +1,13 @@
 //! What goes down the seam: a modern request, its caller, and how layers may treat it.
 
+use std::any::Any;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use super::identity::{CallOwner, Identity};
 use super::session_lifetime::{LifetimeCell, SessionObserver};
 use super::timeline::CallTimeline;
 use crate::json::{JsonObject, ObjectWriter, RawJson};
@@ -138,16 +141,28 @@ pub struct CallOptions {
     pub timeline: Option<CallTimeline>,
 }
 
-/// The caller. Parked calls, cached answers and fairness belong to one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Caller(Arc<CallerIdentity>);
+/// The caller of a call: who it is, in which session, and what the request that brought the call may do.
+///
+/// Two callers are equal when owner and session are. What each of their requests may do does not count.
+#[derive(Debug, Clone)]
+pub struct Caller(Arc<CallerRecord>);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct CallerIdentity {
-    principal: String,
+#[derive(Debug, Clone)]
+struct CallerRecord {
+    owner: CallOwner,
     session: Option<OwnSession>,
     is_operator: bool,
-    is_anybody: bool,
+    authority: Option<CarriedAuthority>,
+}
+
+/// A value of the layer that identified the caller. Others carry it and do not look inside.
+#[derive(Clone)]
+struct CarriedAuthority(Arc<dyn Any + Send + Sync>);
+
+impl fmt::Debug for CarriedAuthority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CarriedAuthority")
+    }
 }
 
 /// A caller's session: its name, and its lifetime where one is known.
@@ -157,59 +172,82 @@ struct OwnSession {
     life: Option<Arc<LifetimeCell>>,
 }
 
-impl PartialEq for OwnSession {
+impl PartialEq for Caller {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        Arc::ptr_eq(&self.0, &other.0) || self.session() == other.session() && self.owner() == other.owner()
     }
 }
 
-impl Eq for OwnSession {}
+impl Eq for Caller {}
 
-impl Hash for OwnSession {
+impl Hash for Caller {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
+        self.owner().hash(state);
+        self.session().hash(state);
     }
 }
 
 impl Caller {
     /// The program itself: the command at a terminal, or a program that embeds the library.
     pub fn local() -> Self {
-        static LOCAL: std::sync::OnceLock<Caller> = std::sync::OnceLock::new();
+        static LOCAL: OnceLock<Caller> = OnceLock::new();
         // Built once: every internal call uses it.
-        LOCAL.get_or_init(|| Caller::new("local").as_operator()).clone()
+        LOCAL.get_or_init(|| Caller::of(Identity::Local).as_operator()).clone()
     }
 
-    /// A caller known by this name (a key's name, a token's subject).
-    pub fn new(principal: impl Into<String>) -> Self {
-        let (principal, session) = (principal.into(), None);
-        Self(Arc::new(CallerIdentity { principal, session, is_operator: false, is_anybody: false }))
+    /// A caller with this identity or owner.
+    pub fn of(owner: impl Into<CallOwner>) -> Self {
+        Self(Arc::new(CallerRecord { owner: owner.into(), session: None, is_operator: false, authority: None }))
     }
 
-    /// Callers that were not asked for a name: they cannot be told apart.
-    pub fn any_session_of(principal: impl Into<String>) -> Self {
-        Self::new(principal).with(|identity| identity.is_anybody = true)
+    /// The holder of the API key with this name.
+    pub fn of_key(name: impl Into<Arc<str>>) -> Self {
+        Self::of(Identity::key(name))
     }
 
     /// The same caller as one who may control this program, and so what its own servers keep.
     pub fn as_operator(&self) -> Self {
-        self.with(|identity| identity.is_operator = true)
+        self.with(|record| record.is_operator = true)
+    }
+
+    /// The same caller with what this request may do.
+    pub fn with_authority<T: Any + Send + Sync>(&self, authority: Arc<T>) -> Self {
+        self.with(|record| record.authority = Some(CarriedAuthority(authority)))
+    }
+
+    /// What the request may do, as the layer that identified the caller has put it. `None` for callers inside this
+    /// program, and for a value of another type.
+    pub fn authority<T: Any>(&self) -> Option<&T> {
+        self.0.authority.as_ref().and_then(|authority| authority.0.downcast_ref())
     }
 
     /// The same caller in a session, for servers that keep an instance per session. One with a known end is a
     /// [`SessionLifetime`](super::SessionLifetime).
     pub fn in_session(&self, session: impl Into<String>) -> Self {
-        self.with(|identity| identity.session = Some(OwnSession { name: session.into(), life: None }))
+        self.with(|record| record.session = Some(OwnSession { name: session.into(), life: None }))
+    }
+
+    /// The sender of a request in the session that another request has opened: its own authority, the other's session.
+    /// The two must have the same owner.
+    pub fn in_session_of(&self, opener: &Self) -> Self {
+        let authorities = (self.0.authority.as_ref(), opener.0.authority.as_ref());
+        match authorities {
+            // The same key sends nearly every request of a session, and then nothing is built.
+            (Some(own), Some(others)) if Arc::ptr_eq(&own.0, &others.0) => opener.clone(),
+            (None, None) if self.is_operator() == opener.is_operator() => opener.clone(),
+            _ => self.with(|record| record.session.clone_from(&opener.0.session)),
+        }
     }
 
     pub(super) fn in_living_session(&self, name: String, life: Arc<LifetimeCell>) -> Self {
-        self.with(|identity| identity.session = Some(OwnSession { name, life: Some(life) }))
+        self.with(|record| record.session = Some(OwnSession { name, life: Some(life) }))
     }
 
-    fn with(&self, change: impl FnOnce(&mut CallerIdentity)) -> Self {
+    fn with(&self, change: impl FnOnce(&mut CallerRecord)) -> Self {
         // Callers are shared by many calls, so a change makes a new one.
-        let mut identity = CallerIdentity::clone(&self.0);
-        change(&mut identity);
-        Self(Arc::new(identity))
+        let mut record = CallerRecord::clone(&self.0);
+        change(&mut record);
+        Self(Arc::new(record))
     }
 
     /// Notifies `keeper` once when the caller's session is over, and at once when it is over already. It never notifies
@@ -220,13 +258,18 @@ impl Caller {
         }
     }
 
-    /// Whether this caller can be told from others, by a name or at least by a session.
-    pub fn has_identity(&self) -> bool {
-        !self.0.is_anybody || self.0.session.is_some()
+    /// Whether this caller can be told from others, by a credential or at least by a session.
+    pub fn is_distinct(&self) -> bool {
+        *self.identity() != Identity::Anonymous || self.0.session.is_some()
     }
 
-    pub fn principal(&self) -> &str {
-        &self.0.principal
+    pub fn identity(&self) -> &Identity {
+        &self.0.owner.identity
+    }
+
+    /// Whom the caller's sessions, tasks and parked calls belong to.
+    pub fn owner(&self) -> &CallOwner {
+        &self.0.owner
     }
 
     /// Whether the caller may control this program: the person at this machine, or the holder of an admin key.
@@ -243,6 +286,7 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::identity::ClientId;
 
     #[test]
     fn renaming_a_call_leaves_its_arguments_as_they_were() {
@@ -261,19 +305,34 @@ mod tests {
     }
 
     #[test]
-    fn callers_are_equal_by_name_and_session() {
-        let caller = Caller::new("ann");
-        assert_eq!(caller, Caller::new("ann"));
+    fn callers_are_equal_by_owner_and_session_whatever_their_requests_may_do() {
+        let caller = Caller::of_key("ann");
+        assert_eq!(caller, Caller::of_key("ann"));
         assert_ne!(caller, caller.in_session("s"));
-        assert_ne!(caller, caller.as_operator());
+        assert_ne!(caller, Caller::of(Identity::subject("corp", "ann")));
+        assert_eq!(caller, caller.as_operator().with_authority(Arc::new(7)));
         assert!(caller.as_operator().in_session("s").is_operator());
+        let owner = |client| CallOwner { client: Some(ClientId::new(client)), ..caller.owner().clone() };
+        assert_ne!(Caller::of(owner("editor")), Caller::of(owner("shell")), "two clients of one person");
     }
 
     #[test]
-    fn callers_without_a_name_are_told_apart_by_their_sessions_alone() {
-        let anybody = Caller::any_session_of("anonymous").as_operator();
-        assert!(!anybody.has_identity());
-        assert!(anybody.in_session("s").has_identity());
-        assert!(Caller::new("ann").has_identity());
+    fn a_request_in_a_session_keeps_its_own_authority() {
+        let broad = Caller::of_key("ann").as_operator().with_authority(Arc::new("broad"));
+        let session = broad.in_session("s");
+        let narrow = Caller::of_key("ann").with_authority(Arc::new("narrow")).in_session_of(&session);
+        assert_eq!(narrow, session);
+        assert_eq!((narrow.authority::<&str>(), narrow.is_operator()), (Some(&"narrow"), false));
+        assert_eq!(narrow.authority::<u8>(), None, "another type is not found");
+        let same = broad.in_session_of(&session);
+        assert!(Arc::ptr_eq(&same.0, &session.0), "the usual case builds nothing");
+    }
+
+    #[test]
+    fn anonymous_callers_are_told_apart_by_their_sessions_alone() {
+        let anonymous = Caller::of(Identity::Anonymous).as_operator();
+        assert!(!anonymous.is_distinct());
+        assert!(anonymous.in_session("s").is_distinct());
+        assert!(Caller::of_key("anonymous").is_distinct());
     }
 }

@@ -113,16 +113,16 @@ mod tests {
 
     #[test]
     fn two_sessions_of_one_caller_are_two_callers() {
-        let ann = Caller::new("ann");
+        let ann = Caller::of_key("ann");
         let (one, two) = (SessionLifetime::of(&ann), SessionLifetime::of(&ann));
         assert_ne!(one.caller(), two.caller());
         assert_eq!(one.caller(), &one.caller().clone());
-        assert_eq!(one.caller().principal(), "ann");
+        assert_eq!(one.caller().identity().short_name(), "ann");
     }
 
     #[test]
     fn whoever_keeps_something_for_a_session_hears_once_that_it_is_over() {
-        let (session, keeper) = (SessionLifetime::of(&Caller::new("ann")), Arc::<Ended>::default());
+        let (session, keeper) = (SessionLifetime::of(&Caller::of_key("ann")), Arc::<Ended>::default());
         let caller = session.caller().clone();
         keep(&caller, &keeper);
         keep(&caller, &keeper);
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn a_session_without_an_end_tells_nobody() {
         let keeper = Arc::<Ended>::default();
-        keep(&Caller::new("ann"), &keeper);
-        keep(&Caller::new("ann").in_session("one"), &keeper);
+        keep(&Caller::of_key("ann"), &keeper);
+        keep(&Caller::of_key("ann").in_session("one"), &keeper);
         assert!(keeper.0.lock().is_empty());
     }
 }

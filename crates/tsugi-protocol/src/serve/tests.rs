@@ -97,7 +97,7 @@ async fn work(cx: HandlerContext) -> Result<TextOutput<String>, HandlerError> {
     tokio::task::yield_now().await;
     cx.log(LogLevel::Warning, Some("worker"), json!({"left": 1}));
     cx.progress(2.0, None, None);
-    Ok(TextOutput(format!("done for {}", cx.caller().principal())))
+    Ok(TextOutput(format!("done for {}", cx.caller().identity())))
 }
 
 fn read_file(path: &str) -> Result<ResourceContents, HandlerError> {

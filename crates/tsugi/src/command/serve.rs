@@ -184,7 +184,7 @@ impl<'a> RunningGateway<'a> {
         // Registered, but not started before the gateway listens.
         manager.hold_back();
         manager.reconcile(plan.servers);
-        let guard = Arc::new(AccessGuard::new(&config).with_tokens(app.boards.clone()));
+        let guard = Arc::new(AccessGuard::new(&config).with_verifier(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
         let terms = Arc::new(RwLock::new(PostedServerTerms::of(&loaded.settings)));
         let keeper = Arc::new(ServerPersistence::new(app, &loaded));

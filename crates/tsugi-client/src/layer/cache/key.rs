@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use tsugi_protocol::answer::{Call, Caller};
+use tsugi_protocol::answer::{Call, CallOwner, Caller};
 use tsugi_protocol::json::{JsonObject, ObjectWriter};
 use tsugi_protocol::mcp::{AskableInputs, Method};
 
@@ -54,14 +54,19 @@ pub(super) enum CacheOwner<C> {
 }
 
 impl<C: std::borrow::Borrow<Caller>> CacheOwner<C> {
-    /// The caller's name and session, as far as they count.
-    fn parts(&self) -> (u8, Option<&str>, Option<&str>) {
+    /// Whose result it is, and in which session, as far as they count. An operator sees more than the same caller
+    /// without that right.
+    fn parts(&self) -> (u8, Option<(&CallOwner, bool)>, Option<&str>) {
         match self {
             CacheOwner::Everybody => (0, None, None),
-            CacheOwner::Principal(caller) => (1, Some(caller.borrow().principal()), None),
-            CacheOwner::Session(caller) => (2, Some(caller.borrow().principal()), caller.borrow().session()),
+            CacheOwner::Principal(caller) => (1, Some(owner_of(caller.borrow())), None),
+            CacheOwner::Session(caller) => (2, Some(owner_of(caller.borrow())), caller.borrow().session()),
         }
     }
+}
+
+fn owner_of(caller: &Caller) -> (&CallOwner, bool) {
+    (caller.owner(), caller.is_operator())
 }
 
 impl<'call> CacheKeyRef<'call> {

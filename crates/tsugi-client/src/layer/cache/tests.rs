@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
-use tsugi_protocol::answer::{Caller, InputRequired, ReplyEvent};
+use tsugi_protocol::answer::{Caller, Identity, InputRequired, ReplyEvent};
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::ClientCapabilities;
 use tsugi_protocol::mcp::meta::RequestMeta;
@@ -37,7 +37,7 @@ impl Answer for Shared {
         let number = self.0.asked.fetch_add(1, Ordering::SeqCst);
         let mut running = Running(self.0.clone(), false);
         let mut body = self.0.extra.clone();
-        body["for"] = json!(call.caller.principal());
+        body["for"] = json!(call.caller.identity().short_name());
         body["session"] = json!(call.caller.session());
         body["number"] = json!(number);
         Reply::from_future(async move {
@@ -183,10 +183,12 @@ async fn a_resource_is_kept_as_long_as_its_server_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_public_result_is_for_everybody_and_a_private_one_for_its_caller() {
-    for (scope, asked) in [("public", 1), ("private", 2)] {
+    for (scope, asked) in [("public", 1), ("private", 3)] {
         let world = world_with(json!({"ttlMs": 5000, "cacheScope": scope}), InstancePolicy::Shared, false);
-        for caller in ["ann", "bob", "ann", "bob"] {
-            world.ask(read("a").from_caller(Caller::new(caller))).await;
+        let subject = Identity::subject("corp", "ann");
+        let callers = [Caller::of_key("ann"), Caller::of_key("ann").as_operator(), Caller::of(subject)];
+        for caller in callers.iter().chain(&callers) {
+            world.ask(read("a").from_caller(caller.clone())).await;
         }
         assert_eq!(world.asked(), asked, "{scope}");
     }
@@ -195,7 +197,7 @@ async fn a_public_result_is_for_everybody_and_a_private_one_for_its_caller() {
 #[tokio::test(start_paused = true)]
 async fn a_server_with_a_state_per_session_shares_nothing_between_sessions() {
     let world = world_with(json!({"ttlMs": 5000, "cacheScope": "public"}), InstancePolicy::PerSession, false);
-    let ann = Caller::new("ann");
+    let ann = Caller::of_key("ann");
     for session in ["one", "two", "one", "two"] {
         let caller = ann.in_session(session);
         assert_eq!(world.ask(read("a").from_caller(caller.clone())).await["session"], session);
@@ -336,7 +338,7 @@ proptest! {
             let layer = &world.layer;
             let run = asks.into_iter().map(|(who, session, what, is_tool, begin)| async move {
                 tokio::time::sleep(Duration::from_secs(begin)).await;
-                let caller = Caller::new(format!("caller{who}")).in_session(format!("session{session}"));
+                let caller = Caller::of_key(format!("caller{who}")).in_session(format!("session{session}"));
                 let call = if is_tool {
                     Call::tool("read", Some(&RawJson::from(json!({"x": what}))))
                 } else {
@@ -347,7 +349,7 @@ proptest! {
                 (caller, complete.body.raw().to::<Value>().unwrap())
             });
             for (caller, body) in futures_util::future::join_all(run).await {
-                prop_assert_eq!(&body["for"], caller.principal());
+                prop_assert_eq!(&body["for"], caller.identity().short_name());
                 if per_session {
                     prop_assert_eq!(&body["session"], caller.session().unwrap());
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::answer::{Fault, FaultCode, Identity};
 
 use crate::config::LimitPolicy;
 
@@ -21,9 +21,9 @@ struct GateState {
     inside: usize,
     waiting: usize,
     /// Those who wait, by caller, each in the order they came.
-    lines: HashMap<String, VecDeque<GateWaiter>>,
+    lines: HashMap<Identity, VecDeque<GateWaiter>>,
     /// The callers who wait, the next one first.
-    turns: VecDeque<String>,
+    turns: VecDeque<Identity>,
 }
 
 /// Receives a permit, or `None` when the place in the line went to a caller with fewer calls in it.
@@ -59,8 +59,8 @@ impl ConcurrencyGate {
     }
 
     /// A place, when it is this caller's turn.
-    pub(super) async fn enter(self: &Arc<Self>, principal: &str) -> Result<GatePermit, Fault> {
-        let turn = match self.enqueue(principal).ok_or_else(|| self.full())? {
+    pub(super) async fn enter(self: &Arc<Self>, identity: &Identity) -> Result<GatePermit, Fault> {
+        let turn = match self.enqueue(identity).ok_or_else(|| self.full())? {
             GateEntry::Inside(permit) => return Ok(permit),
             GateEntry::Waiting(turn) => turn,
         };
@@ -89,7 +89,7 @@ impl ConcurrencyGate {
     }
 
     /// A place inside or in the line; `None` when the line is full.
-    fn enqueue(self: &Arc<Self>, principal: &str) -> Option<GateEntry> {
+    fn enqueue(self: &Arc<Self>, identity: &Identity) -> Option<GateEntry> {
         let mut state = self.state.lock();
         if state.inside < self.places() && state.waiting == 0 {
             state.inside += 1;
@@ -100,15 +100,15 @@ impl ConcurrencyGate {
         }
         // A caller that fills the queue alone does not keep others out of it.
         if state.waiting >= self.policy.queue {
-            let last = state.last_of_longest(principal)?;
+            let last = state.last_of_longest(identity)?;
             // The waiter may have gone in this moment, and then it needs no answer.
             let _ = last.send(None);
         }
         let (sender, receiver) = oneshot::channel();
-        if !state.lines.contains_key(principal) {
-            state.turns.push_back(principal.to_owned());
+        if !state.lines.contains_key(identity) {
+            state.turns.push_back(identity.clone());
         }
-        state.lines.entry(principal.to_owned()).or_default().push_back(sender);
+        state.lines.entry(identity.clone()).or_default().push_back(sender);
         state.waiting += 1;
         drop(state);
         // A permit may have been released while only abandoned waiters were queued.
@@ -160,20 +160,20 @@ impl GateState {
 
     /// The first of the caller whose turn it is, who then goes to the end of the round.
     fn first(&mut self) -> Option<GateWaiter> {
-        let principal = self.turns.pop_front()?;
-        let line = self.lines.get_mut(&principal)?;
+        let identity = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&identity)?;
         let waiter = line.pop_front();
         if line.is_empty() {
-            self.lines.remove(&principal);
+            self.lines.remove(&identity);
         } else {
-            self.turns.push_back(principal);
+            self.turns.push_back(identity);
         }
         self.waiting -= usize::from(waiter.is_some());
         waiter
     }
 
     /// Takes the one out who came last of those who have most in line, if they have more than this newcomer would.
-    fn last_of_longest(&mut self, newcomer: &str) -> Option<GateWaiter> {
+    fn last_of_longest(&mut self, newcomer: &Identity) -> Option<GateWaiter> {
         let own = self.lines.get(newcomer).map_or(0, VecDeque::len);
         let (_, longest) = self.lines.iter_mut().max_by_key(|(_, line)| line.len())?;
         // Two at least, so that no line is left empty.
@@ -190,7 +190,7 @@ impl GateState {
             line.retain(|waiter| !waiter.is_closed());
         }
         self.lines.retain(|_, line| !line.is_empty());
-        self.turns.retain(|principal| self.lines.contains_key(principal));
+        self.turns.retain(|identity| self.lines.contains_key(identity));
         self.waiting = self.lines.values().map(VecDeque::len).sum();
     }
 }

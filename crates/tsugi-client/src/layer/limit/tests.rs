@@ -34,7 +34,7 @@ impl Answer for Server {
         let busy = self.0.clone();
         let now = busy.now.fetch_add(1, Ordering::SeqCst) + 1;
         busy.most.fetch_max(now, Ordering::SeqCst);
-        busy.served.lock().push(call.caller.principal().to_owned());
+        busy.served.lock().push(call.caller.identity().short_name().to_owned());
         let inside = Inside(busy);
         let takes = Duration::from_millis(call.options.timeout.map_or(100, |takes| takes.as_millis() as u64));
         Reply::from_future(async move {
@@ -60,7 +60,7 @@ fn limit(
 }
 
 fn call(principal: &str, takes: u64) -> Call {
-    let mut call = Call::tool("t", None).from_caller(Caller::new(principal));
+    let mut call = Call::tool("t", None).from_caller(Caller::of_key(principal));
     call.options.timeout = Some(Duration::from_millis(takes));
     call
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand::RngExt;
 use serde_json::json;
 use tsugi_client::ManagerOptions;
-use tsugi_protocol::answer::{Answer, Call, Caller, Outcome};
+use tsugi_protocol::answer::{Answer, Call, Caller, Identity, Outcome};
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::input::{InputResponses, Question};
 use tsugi_testkit::wait;
@@ -41,7 +41,7 @@ fn asks() -> Call {
 }
 
 fn anonymous(call: Call) -> Call {
-    call.from_caller(Caller::any_session_of("anonymous"))
+    call.from_caller(Caller::of(Identity::Anonymous))
 }
 
 fn cases() -> Vec<(&'static str, Vec<Call>, Call, Ends)> {

@@ -35,7 +35,7 @@ async fn server(peer: &impl Peer, instances: InstancePolicy) -> (Manager, Server
 fn of(name: &str, announces_roots: bool, call: Call) -> Call {
     let capabilities = ClientCapabilities::all().announcing_roots(announces_roots);
     let profile = ClientProfile { version: ProtocolVersion::LATEST_LEGACY, ..own_profile(capabilities) };
-    let mut call = call.from_caller(Caller::new(name));
+    let mut call = call.from_caller(Caller::of_key(name));
     call.meta = RequestMeta::of_client(Arc::new(profile));
     call
 }

@@ -23,7 +23,7 @@ fn check_rejected(outcome: &Outcome, name: &str) {
 #[tokio::test]
 async fn a_state_that_was_changed_or_belongs_to_another_caller_or_request_is_refused() {
     for cell in Cell::all().await {
-        let ann = Caller::new("ann");
+        let ann = Caller::of_key("ann");
         let asking = call("ask", json!({})).from_caller(ann.clone());
         let first = cell.outcome(asking.clone()).await;
         let good = answered(asking.clone(), &first, form("Ann"));
@@ -36,7 +36,7 @@ async fn a_state_that_was_changed_or_belongs_to_another_caller_or_request_is_ref
         for wrong in [
             asking.clone().retry_with(Some(&answers), Some(&changed)),
             asking.clone().retry_with(Some(&answers), Some("made up")),
-            good.clone().from_caller(Caller::new("bob")),
+            good.clone().from_caller(Caller::of_key("bob")),
             call("ask", json!({"other": 1})).from_caller(ann.clone()).retry_with(Some(&answers), Some(&state)),
             call("ask_twice", json!({})).from_caller(ann).retry_with(Some(&answers), Some(&state)),
         ] {

@@ -21,13 +21,13 @@ use crate::world::{Bench, LIMIT, call};
 
 /// A modern request of a caller with this key.
 pub(super) fn modern(key: &str, call: Call) -> Call {
-    call.from_caller(Caller::new(key))
+    call.from_caller(Caller::of_key(key))
 }
 
 /// A request in a legacy session.
 pub(super) fn legacy(session: &str, call: Call) -> Call {
     let profile = ClientProfile { version: ProtocolVersion::LATEST_LEGACY, ..own_profile(ClientCapabilities::all()) };
-    let mut call = call.from_caller(Caller::new("key").in_session(session));
+    let mut call = call.from_caller(Caller::of_key("key").in_session(session));
     call.meta = RequestMeta::of_client(Arc::new(profile));
     call
 }
@@ -266,7 +266,7 @@ async fn a_call_that_is_released_while_it_waits_for_input_frees_its_turn_at_once
 
 #[tokio::test]
 async fn a_session_that_ends_while_its_call_waits_for_input_frees_the_turn_at_once() {
-    let session = SessionLifetime::of(&Caller::new("alice"));
+    let session = SessionLifetime::of(&Caller::of_key("alice"));
     let asking = call("ask", json!({})).from_caller(session.caller().clone());
     check_turn_is_freed(asking, async |_| session.end()).await;
 }

@@ -140,7 +140,7 @@ async fn begin(bench: &Bench<Talkative>, label: &str) -> tokio::task::JoinHandle
 /// A call of one legacy session: its calls are one client's.
 fn labelled(label: &str) -> Call {
     let profile = ClientProfile { version: ProtocolVersion::LATEST_LEGACY, ..own_profile(ClientCapabilities::all()) };
-    let mut call = call("count", json!({"label": label})).from_caller(Caller::new("key").in_session("s"));
+    let mut call = call("count", json!({"label": label})).from_caller(Caller::of_key("key").in_session("s"));
     call.meta = RequestMeta::of_client(Arc::new(profile));
     call
 }

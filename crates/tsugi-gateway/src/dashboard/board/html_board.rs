@@ -100,7 +100,7 @@ pub(crate) fn sign_in(asked: &FaceRequest<'_>, body: &Bytes) -> Result<Response<
         let wish = BoardQuery::of(asked);
         return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(&wish, true)));
     };
-    tracing::info!(key = principal.caller().principal(), "signed in at the plain board");
+    tracing::info!(caller = %principal.identity(), "signed in at the plain board");
     let mut response = Response::new(ResponseBody::empty());
     // The browser follows with a GET, so that a reload does not send the key again.
     *response.status_mut() = StatusCode::SEE_OTHER;

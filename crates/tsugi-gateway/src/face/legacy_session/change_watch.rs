@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Sleep;
-use tsugi_protocol::answer::{Outcome, ReplyEvent};
+use tsugi_protocol::answer::{Caller, Outcome, ReplyEvent};
 use tsugi_protocol::json::{ObjectWriter, RawJson};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::subscription::SubscriptionFilter;
@@ -26,6 +26,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Watches for one session while it is polled. Dropping it ends the watching.
 pub(crate) struct LegacyChangeWatch {
     conversation: Arc<LegacySession>,
+    /// The sender of the request that the changes go to, in this session.
+    caller: Caller,
     wish: Option<u64>,
     state: ChangeWatchState,
     /// Passes a change of the client's roots on, with its number.
@@ -41,8 +43,10 @@ enum ChangeWatchState {
 }
 
 impl LegacyChangeWatch {
-    pub(crate) fn new(conversation: Arc<LegacySession>) -> Self {
-        Self { conversation, wish: None, state: ChangeWatchState::Idle, roots: None }
+    /// Shows what this caller may see, who need not be the one that opened the session.
+    pub(crate) fn new(conversation: Arc<LegacySession>, caller: &Caller) -> Self {
+        let caller = caller.in_session_of(conversation.opener());
+        Self { conversation, caller, wish: None, state: ChangeWatchState::Idle, roots: None }
     }
 
     /// What a client that was away may have missed, as changes: it will look again.
@@ -89,7 +93,7 @@ impl LegacyChangeWatch {
         loop {
             let Some((number, turn)) = &mut self.roots else {
                 let Some(number) = self.conversation.untold_roots() else { return Poll::Pending };
-                self.roots = Some((number, LegacyTurn::start(self.conversation.clone(), roots_changed(), None)));
+                self.roots = Some((number, LegacyTurn::start(self.conversation.clone(), self.caller.clone(), roots_changed(), None)));
                 continue;
             };
             match std::task::ready!(turn.poll(context)) {
@@ -109,7 +113,7 @@ impl LegacyChangeWatch {
             true => ChangeWatchState::Idle,
             false => ChangeWatchState::Listening(RunningCall::start(
                 &*self.conversation.answer,
-                self.conversation.listen(&filter),
+                self.conversation.listen(&self.caller, &filter),
             )),
         };
     }

@@ -33,7 +33,8 @@ pub(crate) struct LegacySession {
     pub(super) client: Arc<ClientProfile>,
     pub(super) rounds: usize,
     pub(super) answer_timeout: Duration,
-    caller: Caller,
+    /// The caller that opened it, in this session.
+    opener: Caller,
     can_subscribe: bool,
     lists: SubscriptionFilter,
     next_question: AtomicU64,
@@ -133,7 +134,7 @@ impl LegacySession {
             answer,
             version,
             client,
-            caller,
+            opener: caller,
             lists,
             rounds: limits.rounds,
             answer_timeout: limits.answer_timeout,
@@ -143,15 +144,26 @@ impl LegacySession {
         }
     }
 
+    /// The caller that opened it, in this session.
+    pub(crate) fn opener(&self) -> &Caller {
+        &self.opener
+    }
+
     /// The revision that was agreed on.
     pub(crate) fn version(&self) -> ProtocolVersion {
         self.version
     }
 
-    /// Takes one message from the client, which has this id in the access log.
-    pub(crate) fn receive(self: &Arc<Self>, message: RpcMessage, request_id: Option<Arc<str>>) -> MessageEffect {
+    /// Takes one message from the client, which has this id in the access log. What it may do is decided by the caller of
+    /// the request that brought it, and not by the one that opened the session.
+    pub(crate) fn receive(
+        self: &Arc<Self>,
+        message: RpcMessage,
+        caller: &Caller,
+        request_id: Option<Arc<str>>,
+    ) -> MessageEffect {
         match message {
-            RpcMessage::Request(request) => self.request(request, request_id),
+            RpcMessage::Request(request) => self.request(request, caller, request_id),
             RpcMessage::Notification(notification) => {
                 self.notification(&notification);
                 MessageEffect::Nothing
@@ -163,7 +175,12 @@ impl LegacySession {
         }
     }
 
-    fn request(self: &Arc<Self>, request: RpcRequest, request_id: Option<Arc<str>>) -> MessageEffect {
+    fn request(
+        self: &Arc<Self>,
+        request: RpcRequest,
+        caller: &Caller,
+        request_id: Option<Arc<str>>,
+    ) -> MessageEffect {
         let answered = match request.method {
             Method::Ping => Ok(()),
             Method::SetLevel => self.set_level(&request),
@@ -174,7 +191,10 @@ impl LegacySession {
             Method::Discover | Method::Listen => {
                 Err(RpcError::new(code::METHOD_NOT_FOUND, &format!("method not found: {}", request.method)))
             }
-            _ => return MessageEffect::Turn(Box::new(LegacyTurn::start(self.clone(), request, request_id))),
+            _ => {
+                let caller = caller.in_session_of(&self.opener);
+                return MessageEffect::Turn(Box::new(LegacyTurn::start(self.clone(), caller, request, request_id)));
+            }
         };
         MessageEffect::Answered(match answered {
             Ok(()) => RpcResponse::result(request.id, RawJson::literal("{}")).to_bytes(),
@@ -258,10 +278,11 @@ impl LegacySession {
 
     /// A listening call that shows whether there is what the client subscribes to; `None` for other requests, and where
     /// the server itself is asked.
-    pub(super) fn look(&self, request: &RpcRequest) -> Option<Result<Call, RpcError>> {
+    pub(super) fn look(&self, caller: &Caller, request: &RpcRequest) -> Option<Result<Call, RpcError>> {
         let is_ours = request.method == Method::ResourcesSubscribe && self.can_subscribe;
         is_ours.then(|| {
-            Ok(self.listen(&SubscriptionFilter { uris: [uri_of(request)?].into(), ..SubscriptionFilter::default() }))
+            let uris = [uri_of(request)?].into();
+            Ok(self.listen(caller, &SubscriptionFilter { uris, ..SubscriptionFilter::default() }))
         })
     }
 
@@ -289,7 +310,12 @@ impl LegacySession {
     }
 
     /// The call that a request stands for, as it is now: a retry sees the log level of today.
-    pub(super) fn call(&self, request: &RpcRequest, request_id: Option<Arc<str>>) -> Result<Call, RpcError> {
+    pub(super) fn call(
+        &self,
+        caller: &Caller,
+        request: &RpcRequest,
+        request_id: Option<Arc<str>>,
+    ) -> Result<Call, RpcError> {
         let params = request.params_object().ok_or_else(|| invalid("the parameters must be an object"))?;
         let own = params.get_object("_meta");
         let level = self.state.lock().level;
@@ -297,7 +323,7 @@ impl LegacySession {
             method: request.method.clone(),
             meta: RequestMeta::from_legacy(own.as_ref(), self.client.clone(), Some(level)),
             params: params.without("_meta"),
-            caller: self.caller.clone(),
+            caller: caller.clone(),
             options: CallOptions { face: "legacy", request_id, ..CallOptions::default() },
         }))
     }
@@ -346,8 +372,8 @@ impl LegacySession {
     }
 
     /// A call that watches the changes that this client wants.
-    pub(super) fn listen(&self, filter: &SubscriptionFilter) -> Call {
-        let mut call = Call::new(Method::Listen, notification::listen_params(filter)).from_caller(self.caller.clone());
+    pub(super) fn listen(&self, caller: &Caller, filter: &SubscriptionFilter) -> Call {
+        let mut call = Call::new(Method::Listen, notification::listen_params(filter)).from_caller(caller.clone());
         call.meta = RequestMeta::of_client(self.client.clone());
         call
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
-use tsugi_protocol::answer::{CallFailure, Fault, FaultCode, InputRelease, InputRequired, Outcome, ReplyEvent};
+use tsugi_protocol::answer::{CallFailure, Caller, Fault, FaultCode, InputRelease, InputRequired, Outcome, ReplyEvent};
 use tsugi_protocol::json::{ObjectWriter, RawJson};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::input::{InputResponses, Question};
@@ -22,6 +22,8 @@ use tsugi_protocol::era::{notification, round_trip, to_legacy};
 /// A request being answered. Dropping it cancels the call.
 pub(crate) struct LegacyTurn {
     conversation: Arc<LegacySession>,
+    /// The sender of the request, in this session. A retry keeps it.
+    caller: Caller,
     request: RpcRequest,
     /// Its id in the access log, which a retry keeps.
     request_id: Option<Arc<str>>,
@@ -53,14 +55,19 @@ struct OpenQuestions {
 }
 
 impl LegacyTurn {
-    pub(super) fn start(conversation: Arc<LegacySession>, request: RpcRequest, request_id: Option<Arc<str>>) -> Self {
+    pub(super) fn start(
+        conversation: Arc<LegacySession>,
+        caller: Caller,
+        request: RpcRequest,
+        request_id: Option<Arc<str>>,
+    ) -> Self {
         let start = |call| RunningCall::start(&*conversation.answer, call);
-        let state = match conversation.look(&request) {
+        let state = match conversation.look(&caller, &request) {
             Some(looking) => looking.map(start).map(TurnState::Looking),
-            None => conversation.call(&request, request_id.clone()).map(start).map(TurnState::Calling),
+            None => conversation.call(&caller, &request, request_id.clone()).map(start).map(TurnState::Calling),
         };
         let state = state.unwrap_or_else(TurnState::Failed);
-        Self { conversation, request, request_id, state, rounds: 0, cancel: None, outgoing: VecDeque::new() }
+        Self { conversation, caller, request, request_id, state, rounds: 0, cancel: None, outgoing: VecDeque::new() }
     }
 
     /// The conversation it belongs to.
@@ -220,7 +227,7 @@ impl LegacyTurn {
         let TurnState::Asking(asking) = std::mem::replace(&mut self.state, TurnState::Over) else { return };
         // Without answers the call is repeated with its state alone.
         let responses = asking.has_answers.then(|| asking.answers.finish());
-        self.state = match self.conversation.call(&self.request, self.request_id.clone()) {
+        self.state = match self.conversation.call(&self.caller, &self.request, self.request_id.clone()) {
             Ok(call) => {
                 let call = call.retry_with(responses.as_ref(), asking.state.as_deref());
                 TurnState::Calling(RunningCall::start(&*self.conversation.answer, call))

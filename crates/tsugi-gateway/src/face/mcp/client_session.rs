@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tsugi_protocol::answer::{self, Caller, FaultCode};
+use tsugi_protocol::answer::{self, CallOwner, FaultCode, Identity};
 
 use super::replay::{ReplayBudget, ReplaySource, ReplayStream};
 use crate::config::GatewayLimits;
@@ -34,7 +34,7 @@ pub(crate) struct ClientSession {
     pub(super) standing: Arc<ReplayStream>,
     /// The name by which servers know it, and its end.
     life: answer::SessionLifetime,
-    caller: Caller,
+    owner: CallOwner,
     /// Which address it was opened at: the name of a server, or nothing for all together.
     place: Option<String>,
     streams: Mutex<Vec<Arc<ReplayStream>>>,
@@ -130,7 +130,7 @@ struct ClientSessionRows {
     places: HashMap<Arc<str>, usize>,
     /// In no order, so that a few can be looked at without looking at all.
     entries: Vec<(Arc<str>, Arc<ClientSession>)>,
-    per_caller: HashMap<String, usize>,
+    per_caller: HashMap<Identity, usize>,
 }
 
 impl ClientSessionTable {
@@ -153,7 +153,7 @@ impl ClientSessionTable {
             conversation: Arc::new(conversation),
             standing: Arc::new(ReplayStream::new(0, self.limits.replay, self.shelf.clone(), None)),
             life,
-            caller: principal.caller().clone(),
+            owner: principal.caller().owner().clone(),
             place,
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
@@ -164,8 +164,7 @@ impl ClientSessionTable {
         });
         let mut inner = self.inner.lock();
         // Callers without a key share one name, so a limit per caller would lock them all out.
-        if principal.is_authenticated() && inner.count_of(session.caller.principal()) >= self.limits.sessions_per_caller
-        {
+        if principal.is_authenticated() && inner.count_of(principal.identity()) >= self.limits.sessions_per_caller {
             return Err(too_many("this caller has too many sessions"));
         }
         if inner.entries.len() >= self.limits.sessions && !inner.evict_one() {
@@ -179,10 +178,8 @@ impl ClientSessionTable {
     pub(super) fn find(&self, id: &str, principal: &Principal, place: Option<&str>) -> Option<Arc<ClientSession>> {
         let inner = self.inner.lock();
         let (_, session) = &inner.entries[*inner.places.get(id)?];
-        // What a session's calls may do was settled when it began: a key that controls less now begins another.
-        let (own, asking) = (&session.caller, principal.caller());
-        let is_same = own.principal() == asking.principal() && own.is_operator() == asking.is_operator();
-        let is_theirs = is_same && session.place.as_deref() == place;
+        // What a request may do is its own matter; here only the owner counts.
+        let is_theirs = session.owner == *principal.caller().owner() && session.place.as_deref() == place;
         is_theirs.then(|| {
             session.touch();
             session.clone()
@@ -218,12 +215,12 @@ impl ClientSessionTable {
 }
 
 impl ClientSessionRows {
-    fn count_of(&self, caller: &str) -> usize {
+    fn count_of(&self, caller: &Identity) -> usize {
         self.per_caller.get(caller).copied().unwrap_or(0)
     }
 
     fn insert(&mut self, id: Arc<str>, session: Arc<ClientSession>) {
-        *self.per_caller.entry(session.caller.principal().to_owned()).or_default() += 1;
+        *self.per_caller.entry(session.owner.identity.clone()).or_default() += 1;
         self.places.insert(id.clone(), self.entries.len());
         self.entries.push((id, session));
     }
@@ -235,10 +232,10 @@ impl ClientSessionRows {
         if let Some((moved, _)) = self.entries.get(place) {
             self.places.insert(moved.clone(), place);
         }
-        if let Some(count) = self.per_caller.get_mut(session.caller.principal()) {
+        if let Some(count) = self.per_caller.get_mut(&session.owner.identity) {
             *count -= 1;
             if *count == 0 {
-                self.per_caller.remove(session.caller.principal());
+                self.per_caller.remove(&session.owner.identity);
             }
         }
         Some(session)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
-use tsugi_protocol::answer::{self, FaultCode};
+use tsugi_protocol::answer::{self, Caller, FaultCode};
 use tsugi_protocol::mcp::{Method, ProtocolVersion};
 use tsugi_protocol::rpc::{RpcError, RpcMessage, code};
 use tsugi_rt::coarse_timer::CoarseTimer;
@@ -44,7 +44,8 @@ pub(super) fn receive(
     message: RpcMessage,
 ) -> Result<(Arc<ClientSession>, MessageEffect), HttpRefusal> {
     let session = find(asked, place)?;
-    let received = session.conversation.receive(trace::onto(&asked.parts.headers, message), asked.request_id.clone());
+    let message = trace::onto(&asked.parts.headers, message);
+    let received = session.conversation.receive(message, asked.principal.caller(), asked.request_id.clone());
     Ok((session, received))
 }
 
@@ -209,7 +210,7 @@ pub(super) async fn post_batch(
     let (mut turns, mut answers) = (Vec::new(), Vec::new());
     for message in messages {
         let message = trace::onto(&asked.parts.headers, message);
-        match session.conversation.receive(message, asked.request_id.clone()) {
+        match session.conversation.receive(message, asked.principal.caller(), asked.request_id.clone()) {
             MessageEffect::Nothing => {}
             MessageEffect::Answered(answer) => answers.push(answer),
             MessageEffect::Turn(turn) => turns.push(*turn),
@@ -274,9 +275,10 @@ pub(super) fn get(asked: FaceRequest<'_>, place: Option<&str>) -> Result<Respons
     // After the session was found, so that an unknown session does not cost room.
     let room = asked.gateway.take_stream()?;
     let reader = match single(headers, &LAST_EVENT_ID) {
-        SingleHeader::One(last) => resume(&session, last)?,
+        SingleHeader::One(last) => resume(&session, asked.principal.caller(), last)?,
         SingleHeader::None => {
-            session.standing.feed(ReplaySource::Watch(LegacyChangeWatch::new(session.conversation.clone())));
+            let watch = LegacyChangeWatch::new(session.conversation.clone(), asked.principal.caller());
+            session.standing.feed(ReplaySource::Watch(watch));
             session.standing.read_new()
         }
         SingleHeader::Odd => return Err(HttpRefusal::bad_request("exactly one Last-Event-ID header is needed")),
@@ -296,7 +298,7 @@ pub(super) fn get(asked: FaceRequest<'_>, place: Option<&str>) -> Result<Respons
     }))
 }
 
-fn resume(session: &ClientSession, last: &str) -> Result<ReplayReader, HttpRefusal> {
+fn resume(session: &ClientSession, caller: &Caller, last: &str) -> Result<ReplayReader, HttpRefusal> {
     let place = last.split_once('-').and_then(|(stream, event)| Some((stream.parse().ok()?, event.parse().ok()?)));
     let (stream, event): (u64, u64) = place.ok_or(HttpRefusal::bad_request("the Last-Event-ID is not one of ours"))?;
     let unknown =
@@ -304,7 +306,7 @@ fn resume(session: &ClientSession, last: &str) -> Result<ReplayReader, HttpRefus
     let replay = session.stream(stream).ok_or_else(unknown)?;
     // The client missed changes while it was away; they are made up for before it listens again.
     if stream == session.standing.number() {
-        let watch = LegacyChangeWatch::new(session.conversation.clone());
+        let watch = LegacyChangeWatch::new(session.conversation.clone(), caller);
         watch.catch_up().iter().for_each(|change| replay.push(change));
         replay.feed(ReplaySource::Watch(watch));
     }

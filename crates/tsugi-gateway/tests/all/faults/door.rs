@@ -114,11 +114,11 @@ async fn mirror(config: GatewayConfig) -> (tsugi_gateway::GatewayHandle, Manager
         Method::ResourcesList => complete(json!({"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public",
             "resources": [{"uri": "who://am-i", "name": "who"}]})),
         Method::ResourcesRead => {
-            let who = format!("[{}]", call.caller.principal());
+            let who = format!("[{}]", call.caller.identity().short_name());
             complete(json!({"resultType": "complete", "ttlMs": 60_000, "cacheScope": "private",
                 "contents": [{"uri": "who://am-i", "text": who}]}))
         }
-        Method::ToolsCall => complete(text(&format!("[{}]", call.caller.principal()))),
+        Method::ToolsCall => complete(text(&format!("[{}]", call.caller.identity().short_name()))),
         _ => complete(json!({"resultType": "complete"})),
     });
     manager.register(ServerConfig::new("up", ConnectTarget::InProcess(answer))).unwrap();

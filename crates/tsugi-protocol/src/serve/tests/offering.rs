@@ -174,7 +174,7 @@ async fn notes_come_only_to_those_who_asked() {
     server.answer(tool("work", json!({}))).outcome_with(|note| quiet.push(note)).await;
     assert!(quiet.is_empty());
 
-    let mut asking = tool("work", json!({})).from_caller(crate::answer::Caller::new("ann"));
+    let mut asking = tool("work", json!({})).from_caller(crate::answer::Caller::of_key("ann"));
     asking.meta.progress_token = Some(RawJson::literal("\"p\""));
     asking.meta.log_level = Some(LogLevel::Info);
     let mut reply = server.answer(asking);
@@ -185,7 +185,7 @@ async fn notes_come_only_to_those_who_asked() {
     assert_eq!(note(&mut reply).await["params"], json!({"level": "warning", "logger": "worker", "data": {"left": 1}}));
     assert_eq!(note(&mut reply).await["params"], json!({"progressToken": "p", "progress": 2.0}));
     let ReplyEvent::Done(Outcome::Complete(complete)) = reply.next().await else { panic!() };
-    assert!(complete.body.raw().as_str().contains("done for ann"));
+    assert!(complete.body.raw().as_str().contains("done for key:ann"));
 }
 
 #[tokio::test]

@@ -6,13 +6,14 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
+use http::request::Parts;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tsugi_gateway::backend::BoardViewer;
-use tsugi_gateway::guard::api_key::ApiKey;
-use tsugi_gateway::guard::permit::AccessPermit;
-use tsugi_gateway::guard::token::TokenAuthority;
+use tsugi_gateway::guard::authority::Authority;
+use tsugi_gateway::guard::credential::{CredentialCheck, CredentialVerifier};
+use tsugi_gateway::guard::refusal::HttpRefusal;
 use tsugi_pm::action::admin::TOKEN_START;
 use tsugi_pm::action::agent::{ListAgents, ListSessions};
 use tsugi_pm::action::board::GetBoard;
@@ -29,7 +30,7 @@ use tsugi_pm::action::search::GetHistory;
 use tsugi_pm::action::{Action, Pm};
 use tsugi_pm::domain::event::HistoryEvent;
 use tsugi_pm::domain::fault::PmFault;
-use tsugi_pm::mcp::actor::{of_principal, principal_of_token, server_and_agent};
+use tsugi_pm::mcp::actor::{identity_of_token, of_principal};
 use tsugi_pm::store::feed::EventFeed;
 use tsugi_protocol::answer;
 
@@ -103,28 +104,32 @@ impl PmBoards {
     }
 }
 
-impl TokenAuthority for PmBoards {
-    fn is_token(&self, secret: &str) -> bool {
+impl PmBoards {
+    /// What a token opens: one server, as one agent. A token does not name its server, so each is asked.
+    async fn authority_of(&self, secret: &str) -> Option<Authority> {
+        for server in self.in_use() {
+            if let Some(authority) = authority_at(&server, secret).await {
+                return Some(authority);
+            }
+        }
+        None
+    }
+}
+
+impl CredentialVerifier for PmBoards {
+    fn recognizes(&self, secret: &str) -> bool {
         secret.starts_with(TOKEN_START)
     }
 
-    fn key_of<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Option<ApiKey>> {
-        Box::pin(async move {
-            // A token does not name its server, so each is asked.
-            for server in self.in_use() {
-                if let Some(key) = key_at(&server, secret).await {
-                    return Some(key);
-                }
-            }
-            None
-        })
+    fn verify<'a>(&'a self, secret: &'a str, _: &'a Parts) -> CredentialCheck<'a> {
+        CredentialCheck::Pending(Box::pin(async move {
+            let unknown = || HttpRefusal::wrong_credential("this token is not known, or no longer holds");
+            self.authority_of(secret).await.map(Arc::new).ok_or_else(unknown)
+        }))
     }
 
-    fn permit(&self, principal: &str) -> Option<Arc<AccessPermit>> {
-        let (name, _) = server_and_agent(principal)?;
-        let known = self.in_use().into_iter().find(|server| server.name == name);
-        // The server of this token is gone, so its holder may use nothing.
-        Some(known.map_or_else(|| Arc::new(AccessPermit::nothing()), |server| server.permit.clone()))
+    fn still_holds<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move { self.authority_of(secret).await.is_some() })
     }
 }
 
@@ -161,7 +166,7 @@ fn told<T: Serialize>(answer: Result<T, PmFault>) -> Result<Value, Value> {
     answer.map(|told| json!(told)).map_err(|fault| fault.to_json())
 }
 
-async fn key_at(server: &PmServerState, secret: &str) -> Option<ApiKey> {
+async fn authority_at(server: &PmServerState, secret: &str) -> Option<Authority> {
     let found = match server.pm().await {
         Ok(pm) => pm.authenticate(secret).await.inspect_err(|fault| tracing::warn!(%fault, "a token was not checked")),
         Err(fault) => {
@@ -171,8 +176,7 @@ async fn key_at(server: &PmServerState, secret: &str) -> Option<ApiKey> {
     };
     // A token without an agent authenticates no caller.
     let agent = found.ok().flatten()?.agent_id()?.clone();
-    let permit = AccessPermit::clone(&server.permit);
-    Some(ApiKey::of_secret(principal_of_token(&agent, &server.name), secret).with_permit(permit))
+    Some(Authority::new(identity_of_token(&agent, &server.name)).with_permit(server.permit.clone()))
 }
 
 /// A subscription to changes, opened with its first read.

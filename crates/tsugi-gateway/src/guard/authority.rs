@@ -1,0 +1,218 @@
+//! What was found out about the sender of a request: who it is, and what this one request may do.
+//!
+//! The identify stage makes an [`Authority`] for each request, and the calls of the request carry it. Nothing looks up by
+//! a name later what a caller may do, so two credentials of one person never get each other's rights.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+use tsugi_protocol::answer::identity::{ClientId, TenantName};
+use tsugi_protocol::answer::{CallOwner, Caller, Fault, Identity};
+use tsugi_protocol::mcp::Method;
+
+use super::api_key::KeyRole;
+use super::permit::AccessPermit;
+
+/// What one request may do. It does not change; a credential that is taken away is marked in it.
+#[derive(Debug)]
+pub struct Authority {
+    owner: CallOwner,
+    role: KeyRole,
+    scopes: Option<BTreeSet<String>>,
+    permit: Option<Arc<AccessPermit>>,
+    quota: Option<Arc<dyn CallLedger>>,
+    attributes: BTreeMap<String, Value>,
+    until: Option<SystemTime>,
+    is_revoked: AtomicBool,
+}
+
+/// Counts the calls of one caller. The state may be in this process or shared by several gateways.
+pub trait CallLedger: fmt::Debug + Send + Sync {
+    /// Takes what one more call needs; its room is held for as long as it runs.
+    fn begin(&self) -> Result<Option<OwnedSemaphorePermit>, Fault>;
+
+    /// Where the numbers are kept.
+    fn scope(&self) -> LedgerScope {
+        LedgerScope::Process
+    }
+}
+
+/// How far the numbers of a [`CallLedger`] reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerScope {
+    /// This process counts alone: two gateways allow twice as much.
+    Process,
+    /// Gateways that share a store count together.
+    Fleet,
+}
+
+impl Authority {
+    /// A user who may use everything. The other functions narrow it.
+    pub fn new(owner: impl Into<CallOwner>) -> Self {
+        Self {
+            owner: owner.into(),
+            role: KeyRole::User,
+            scopes: None,
+            permit: None,
+            quota: None,
+            attributes: BTreeMap::new(),
+            until: None,
+            is_revoked: AtomicBool::new(false),
+        }
+    }
+
+    /// For the OAuth client that the token was issued to. Sessions and tasks belong to identity and client together.
+    pub fn for_client(mut self, client: ClientId) -> Self {
+        self.owner.client = Some(client);
+        self
+    }
+
+    /// Of this tenant. It comes from the credential, never from the request.
+    pub fn of_tenant(mut self, tenant: TenantName) -> Self {
+        self.owner.tenant = Some(tenant);
+        self
+    }
+
+    pub fn with_role(mut self, role: KeyRole) -> Self {
+        self.role = role;
+        self
+    }
+
+    /// With these scopes alone. Credentials that know no scopes have none set.
+    pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = String>) -> Self {
+        self.scopes = Some(scopes.into_iter().collect());
+        self
+    }
+
+    /// With access to this alone.
+    pub fn with_permit(mut self, permit: impl Into<Arc<AccessPermit>>) -> Self {
+        self.permit = Some(permit.into());
+        self
+    }
+
+    /// Counted by this ledger.
+    pub fn with_quota(mut self, quota: Arc<dyn CallLedger>) -> Self {
+        self.quota = Some(quota);
+        self
+    }
+
+    /// With what policies may decide on, such as verified claims.
+    pub fn with_attributes(mut self, attributes: BTreeMap<String, Value>) -> Self {
+        self.attributes = attributes;
+        self
+    }
+
+    /// Until this time. A verifier that allows for clocks that differ adds that before.
+    pub fn until(mut self, end: SystemTime) -> Self {
+        self.until = Some(end);
+        self
+    }
+
+    /// The authority of a caller's request. `None` for calls that begin inside this program.
+    pub fn of(caller: &Caller) -> Option<&Self> {
+        caller.authority()
+    }
+
+    /// The caller that the calls of this request carry.
+    pub fn into_caller(self: Arc<Self>) -> Caller {
+        let caller = Caller::of(self.owner.clone());
+        let caller = if self.role == KeyRole::Admin { caller.as_operator() } else { caller };
+        caller.with_authority(self)
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.owner.identity
+    }
+
+    /// Whom sessions, tasks and parked calls of this request belong to.
+    pub fn owner(&self) -> &CallOwner {
+        &self.owner
+    }
+
+    pub fn tenant(&self) -> Option<&TenantName> {
+        self.owner.tenant.as_ref()
+    }
+
+    pub fn role(&self) -> KeyRole {
+        self.role
+    }
+
+    /// The scopes of the credential; `None` when its kind has no scopes.
+    pub fn scopes(&self) -> Option<&BTreeSet<String>> {
+        self.scopes.as_ref()
+    }
+
+    pub fn attributes(&self) -> &BTreeMap<String, Value> {
+        &self.attributes
+    }
+
+    /// When it ends by itself.
+    pub fn end(&self) -> Option<SystemTime> {
+        self.until
+    }
+
+    /// What this request may use; `None` means everything. Ask [`Authority::is_current`] first.
+    pub fn permit(&self) -> Option<&Arc<AccessPermit>> {
+        self.permit.as_ref()
+    }
+
+    /// False once the credential was taken away or has ended. A socket may outlive that for a moment, and its calls
+    /// must not.
+    pub fn is_current(&self) -> bool {
+        self.is_current_at(SystemTime::now)
+    }
+
+    fn is_current_at(&self, now: impl FnOnce() -> SystemTime) -> bool {
+        // Most credentials have no end, and then no clock is read.
+        !self.is_revoked.load(Ordering::Acquire) && self.until.is_none_or(|until| now() < until)
+    }
+
+    /// Ends it for every call that carries it.
+    pub fn revoke(&self) {
+        self.is_revoked.store(true, Ordering::Release);
+    }
+
+    /// Counts a call that begins. Greetings and listening cost nothing.
+    pub(crate) fn begin(&self, method: &Method) -> Result<Option<OwnedSemaphorePermit>, Fault> {
+        match &self.quota {
+            // Greeting and listening cost a server next to nothing.
+            Some(quota) if !matches!(method, Method::Discover | Method::Listen) => quota.begin(),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn it_ends_at_its_time_and_when_it_is_taken_away() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        let authority = Authority::new(Identity::key("ann")).until(now);
+        assert!(authority.is_current_at(|| now - Duration::from_millis(1)));
+        assert!(!authority.is_current_at(|| now));
+        let lasting = Authority::new(Identity::key("ann"));
+        assert!(lasting.is_current_at(|| unreachable!("no clock is needed")));
+        lasting.revoke();
+        assert!(!lasting.is_current());
+    }
+
+    #[test]
+    fn a_call_carries_the_authority_of_its_request() {
+        let owner = Authority::new(Identity::subject("corp", "ann")).for_client(ClientId::new("editor"));
+        let caller = Arc::new(owner.with_role(KeyRole::Admin).with_scopes(["files.write".to_owned()])).into_caller();
+        let caller = caller.in_session("s");
+        let found = Authority::of(&caller).unwrap();
+        assert!(found.scopes().unwrap().contains("files.write") && caller.is_operator());
+        assert_eq!(found.owner(), caller.owner());
+        assert!(Authority::of(&Caller::local()).is_none());
+    }
+}

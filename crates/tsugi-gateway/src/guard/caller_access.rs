@@ -1,0 +1,133 @@
+//! What one request may see and use: the permit of its authority, and the servers that its tenant shares.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use tsugi_protocol::answer::identity::TenantName;
+use tsugi_protocol::answer::{Caller, Identity};
+use tsugi_protocol::mcp::Method;
+
+use super::authority::Authority;
+use super::permit::AccessPermit;
+
+/// Which tenants see which servers. A server that is not named here is everyone's.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct ServerTenants(HashMap<String, BTreeSet<TenantName>>);
+
+impl ServerTenants {
+    pub fn new(servers: impl IntoIterator<Item = (String, BTreeSet<TenantName>)>) -> Self {
+        Self(servers.into_iter().collect())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn shows(&self, server: &str, tenant: Option<&TenantName>) -> bool {
+        let Some(tenants) = self.0.get(server) else { return true };
+        tenant.is_some_and(|tenant| tenants.contains(tenant))
+    }
+}
+
+/// What the request of one caller may see and use. Lists and calls are decided by the same functions.
+#[derive(Debug, Clone)]
+pub struct CallerAccess {
+    /// Without one everything is allowed.
+    permit: Option<Arc<AccessPermit>>,
+    /// Set where some servers belong to tenants and the caller is not an operator above all of them.
+    tenancy: Option<(Arc<ServerTenants>, Option<TenantName>)>,
+}
+
+impl CallerAccess {
+    /// By the authority that the caller carries. Only calls that begin inside this program have none.
+    pub(super) fn new(caller: &Caller, tenants: &Arc<ServerTenants>) -> Self {
+        let permit = match Authority::of(caller) {
+            Some(authority) if authority.is_current() => authority.permit().cloned(),
+            None if *caller.identity() == Identity::Local => None,
+            // The credential is gone, or no stage of ours has identified the caller.
+            _ => Some(Arc::new(AccessPermit::nothing())),
+        };
+        let tenant = &caller.owner().tenant;
+        let is_above = tenants.is_empty() || tenant.is_none() && caller.is_operator();
+        Self { permit, tenancy: (!is_above).then(|| (tenants.clone(), tenant.clone())) }
+    }
+
+    /// True when not everything may be seen.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.permit.is_some() || self.tenancy.is_some()
+    }
+
+    fn shows(&self, server: &str) -> bool {
+        self.tenancy.as_ref().is_none_or(|(tenants, tenant)| tenants.shows(server, tenant.as_ref()))
+    }
+
+    /// True when something of this server may be seen.
+    pub(crate) fn allows_some_of(&self, server: &str) -> bool {
+        self.shows(server) && self.permit.as_ref().is_none_or(|permit| permit.allows_some_of(server))
+    }
+
+    /// True when a tool or prompt that the server lists under this name may be used.
+    pub(crate) fn allows(&self, server: &str, own: &str) -> bool {
+        self.shows(server) && self.permit.as_ref().is_none_or(|permit| permit.allows(server, own))
+    }
+
+    /// True when the patterns allow this address. Whether the server has it is for the hub to look up.
+    pub(crate) fn allows_address(&self, server: &str, uri: &str) -> bool {
+        self.shows(server) && self.permit.as_ref().is_none_or(|permit| permit.allows_uri(server, uri))
+    }
+
+    /// True when a method that no revision defines may be sent to this server.
+    pub(crate) fn allows_method(&self, server: &str, method: &Method) -> bool {
+        self.shows(server) && self.permit.as_ref().is_none_or(|permit| permit.allows_method(server, method.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::api_key::KeyRole;
+
+    fn caller(tenant: Option<&'static str>, role: KeyRole) -> Caller {
+        let authority = Authority::new(Identity::key("ann")).with_role(role);
+        let authority = tenant.map(TenantName::new).into_iter().fold(authority, Authority::of_tenant);
+        Arc::new(authority).into_caller()
+    }
+
+    #[test]
+    fn a_tenants_server_is_shown_to_that_tenant_and_to_operators_above_all() {
+        let tenants = ServerTenants::new([("books".to_owned(), BTreeSet::from([TenantName::new("acme")]))]);
+        let tenants = Arc::new(tenants);
+        for (tenant, role, is_shown) in [
+            (Some("acme"), KeyRole::User, true),
+            (Some("other"), KeyRole::User, false),
+            (Some("other"), KeyRole::Admin, false),
+            (None, KeyRole::User, false),
+            (None, KeyRole::Reader, false),
+            (None, KeyRole::Admin, true),
+        ] {
+            let access = CallerAccess::new(&caller(tenant, role), &tenants);
+            let shown = [
+                access.allows_some_of("books"),
+                access.allows("books", "read"),
+                access.allows_address("books", "file:///a"),
+                access.allows_method("books", &Method::from("vendor/x")),
+            ];
+            assert_eq!(shown, [is_shown; 4], "{tenant:?} {role:?}");
+            assert!(access.allows("files", "read"), "a server without tenants is everyone's");
+        }
+    }
+
+    #[test]
+    fn a_caller_that_no_stage_identified_may_use_nothing() {
+        let none = Arc::default();
+        assert!(!CallerAccess::new(&Caller::local(), &none).is_restricted());
+        for identity in [Identity::Anonymous, Identity::key("local"), Identity::subject("corp", "local")] {
+            assert!(!CallerAccess::new(&Caller::of(identity), &none).allows("files", "read"));
+        }
+        let revoked = Arc::new(Authority::new(Identity::key("ann")));
+        let caller = revoked.clone().into_caller();
+        assert!(CallerAccess::new(&caller, &none).allows("files", "read"));
+        revoked.revoke();
+        assert!(!CallerAccess::new(&caller, &none).allows("files", "read"));
+    }
+}
