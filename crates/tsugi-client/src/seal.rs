@@ -218,7 +218,8 @@ mod tests {
         };
         let mut owners: Vec<CallOwner> =
             ["local", "anonymous", "pm:agt_boss@pm", "ann"].into_iter().flat_map(owners).collect();
-        owners.extend([Identity::Local, Identity::Anonymous, Identity::pm_token("agt_boss", "pm")].map(CallOwner::from));
+        owners
+            .extend([Identity::Local, Identity::Anonymous, Identity::pm_token("agt_boss", "pm")].map(CallOwner::from));
         let call_of = |owner: &CallOwner| call("{}").from_caller(Caller::of(owner.clone()));
         for one in &owners {
             let state = sealer.seal("s", &call_of(one), SealedState::Parked(7), HOUR);

@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use http::HeaderValue;
 use http::header::ORIGIN;
 use http::request::Parts;
-use http::HeaderValue;
 use tokio::sync::watch;
 use tsugi_protocol::answer::Caller;
 

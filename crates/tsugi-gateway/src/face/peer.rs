@@ -130,7 +130,9 @@ impl ClientPeer {
                 (Ok(RpcMessage::Request(request)), Err(fault)) => {
                     gathering.answer(fault.to_rpc().response(Some(&request.id)));
                 }
-                (Ok(message), _) => gathering.add(conversation.receive(message, conversation.opener(), access_log::own_id())),
+                (Ok(message), _) => {
+                    gathering.add(conversation.receive(message, conversation.opener(), access_log::own_id()))
+                }
                 (Err(error), _) => gathering.answer(unreadable_error(&error).response(None)),
             }
         }

@@ -74,9 +74,8 @@ impl AccessPermit {
             // `files` or `files/*` as a denial means everything of a server.
             PatternSubject::Name => pattern.server.is_match(server) && is_star(&pattern.name),
         });
-        let is_named = |pattern: &PermitPattern| {
-            pattern.subject == PatternSubject::Method && pattern.matches(server, method)
-        };
+        let is_named =
+            |pattern: &PermitPattern| pattern.subject == PatternSubject::Method && pattern.matches(server, method);
         !is_denied && (self.allow.iter().any(is_named) || self.allows_everything())
     }
 
@@ -190,7 +189,10 @@ mod tests {
         check(&["files/method:*"], &["files/write"], true);
         check(&[], &[], false);
         let permit = AccessPermit::new(&["files/method:*"], &[]).unwrap();
-        assert!(!permit.allows("files", "method:vendor/x") && !permit.allows("files", "read"), "a tool is not a method");
+        assert!(
+            !permit.allows("files", "method:vendor/x") && !permit.allows("files", "read"),
+            "a tool is not a method"
+        );
         assert!(permit.allows_some_of("files"));
     }
 

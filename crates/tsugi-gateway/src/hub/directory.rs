@@ -12,8 +12,8 @@ use super::Hub;
 use super::access::denied;
 use super::single_server::SingleServer;
 use super::snapshot::{HubSnapshot, NamesByServer, PublicEntry};
-use crate::guard::caller_access::CallerAccess;
 use crate::backend::{FoundTool, ToolDirectory, ToolInfo};
+use crate::guard::caller_access::CallerAccess;
 
 impl ToolDirectory for Hub {
     fn tools<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Vec<ToolInfo>> {

@@ -14,8 +14,8 @@ use tsugi_schema::header_param::HeaderParams;
 use super::list::ListKind;
 use super::snapshot::{PublicEntry, describe_as};
 use super::{Hub, page};
-use crate::guard::caller_access::CallerAccess;
 use crate::backend::ToolHeaders;
+use crate::guard::caller_access::CallerAccess;
 
 /// A server as `/servers/{name}/mcp` shows it.
 #[derive(Clone)]

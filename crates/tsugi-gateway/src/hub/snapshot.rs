@@ -186,12 +186,7 @@ impl HubSnapshot {
     }
 
     /// The page of a list that a call asks for, in the form of its era when it is prepared.
-    pub(crate) fn page(
-        &self,
-        list: ListKind,
-        call: &Call,
-        access: &CallerAccess,
-    ) -> Result<CompletedResult, Fault> {
+    pub(crate) fn page(&self, list: ListKind, call: &Call, access: &CallerAccess) -> Result<CompletedResult, Fault> {
         // A list that is read is worth keeping fresh; this only starts a fetch.
         self.servers.iter().for_each(Server::freshen);
         let era = call.meta.client.version.era();

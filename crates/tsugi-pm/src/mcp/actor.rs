@@ -86,7 +86,9 @@ fn agent_name(identity: &Identity) -> Option<Cow<'_, str>> {
         Identity::Local | Identity::Anonymous | Identity::PmToken { .. } => None,
         // A colon begins the text of another kind.
         Identity::Key(name) if !name.as_str().contains(':') => Some(Cow::Borrowed(name.as_str())),
-        Identity::Key(_) | Identity::Subject { .. } | Identity::Certificate(_) => Some(Cow::Owned(identity.to_string())),
+        Identity::Key(_) | Identity::Subject { .. } | Identity::Certificate(_) => {
+            Some(Cow::Owned(identity.to_string()))
+        }
     }
 }
 

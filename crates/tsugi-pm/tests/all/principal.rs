@@ -40,7 +40,8 @@ async fn a_verified_name_stands_for_an_agent_and_a_strange_one_for_nobody() {
     let names = ["mallory", "local", "anonymous", "pm:agt_ann", "pm:agt_ann@pm", ""];
     let strangers = names.into_iter().map(Identity::key).chain([Identity::Anonymous]);
     for stranger in strangers {
-        let error = client(&shared, Caller::of(stranger)).refused("list_projects", json!({}), "permission_denied").await;
+        let error =
+            client(&shared, Caller::of(stranger)).refused("list_projects", json!({}), "permission_denied").await;
         assert!(error["hint"].as_str().unwrap().contains("tsugi pm agent add"), "{error}");
     }
 }

@@ -93,7 +93,10 @@ impl LegacyChangeWatch {
         loop {
             let Some((number, turn)) = &mut self.roots else {
                 let Some(number) = self.conversation.untold_roots() else { return Poll::Pending };
-                self.roots = Some((number, LegacyTurn::start(self.conversation.clone(), self.caller.clone(), roots_changed(), None)));
+                self.roots = Some((
+                    number,
+                    LegacyTurn::start(self.conversation.clone(), self.caller.clone(), roots_changed(), None),
+                ));
                 continue;
             };
             match std::task::ready!(turn.poll(context)) {

@@ -175,12 +175,7 @@ impl LegacySession {
         }
     }
 
-    fn request(
-        self: &Arc<Self>,
-        request: RpcRequest,
-        caller: &Caller,
-        request_id: Option<Arc<str>>,
-    ) -> MessageEffect {
+    fn request(self: &Arc<Self>, request: RpcRequest, caller: &Caller, request_id: Option<Arc<str>>) -> MessageEffect {
         let answered = match request.method {
             Method::Ping => Ok(()),
             Method::SetLevel => self.set_level(&request),
