@@ -88,7 +88,7 @@ impl EnvFile {
         Ok((text != self.text.expose()).then(|| Secret::new(text)))
     }
 
-    /// Writes the file anew, for its owner alone. A link stays, and the file that it points at changes.
+    /// Replaces the file with one that only its owner may read. A link stays, and the file that it points at changes.
     pub(crate) fn write(&self, text: &Secret) -> Result<(), CommandFailure> {
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let written = atomic_file::write_private(&path, text.expose().as_bytes());
