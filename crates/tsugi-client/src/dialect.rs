@@ -104,13 +104,13 @@ impl Manager {
         let servers = self.servers();
         // Compared by identity: a catalog that changed is a new one.
         let catalogs = Arc::new(catalogs(&servers));
-        let said = self.desk().0.lock().get(&dialect).cloned();
+        let said = self.dialect_cache().0.lock().get(&dialect).cloned();
         if let Some((_, spoken)) = said.filter(|(known, _)| *known == catalogs) {
             return spoken;
         }
         let spoken = Arc::new(speak(&servers, dialect, dialect::DialectOptions::default()));
         // Two callers may convert at the same time; both results are equal.
-        self.desk().0.lock().insert(dialect, (catalogs, spoken.clone()));
+        self.dialect_cache().0.lock().insert(dialect, (catalogs, spoken.clone()));
         spoken
     }
 

@@ -40,7 +40,7 @@ mod stack;
 mod tool_table;
 
 pub use config::{ConnectTarget, EraChoice, ManagerOptions, RestartPolicy, ServerConfig, StartPolicy, ToolConfig};
-pub use manager::{Manager, ResourceContents};
+pub use manager::{Manager, ResourceReadResult};
 pub use result::ToolResult;
 pub use server::{Server, ServerChange, ServerEvent, ServerStatus};
 

@@ -30,7 +30,7 @@ use crate::not_found;
 use crate::result::ToolResult;
 use crate::serena::{self, Serena};
 use crate::server::{ManagerShared, Server, ServerChange, ServerEvent};
-pub use content::ResourceContents;
+pub use content::ResourceReadResult;
 pub use reconcile::{PreparedServers, ReconcileStep};
 
 /// How many changes a slow listener may be behind before it misses some.
@@ -48,7 +48,7 @@ pub struct Manager(Arc<ManagerState>);
 
 struct ManagerState {
     shared: Arc<ManagerShared>,
-    desk: DialectCache,
+    dialect_cache: DialectCache,
     servers: RwLock<Vec<RegisteredServer>>,
     changes: broadcast::Sender<ServerChange>,
     /// Servers that were removed or replaced, and are still being stopped.
@@ -83,7 +83,13 @@ impl Manager {
         let changes = broadcast::channel(CHANGES).0;
         let common = Arc::new(ManagerShared::new(options));
         let (servers, leaving) = (RwLock::default(), TaskTracker::new());
-        Self(Arc::new(ManagerState { shared: common, desk: DialectCache::default(), servers, changes, leaving }))
+        Self(Arc::new(ManagerState {
+            shared: common,
+            dialect_cache: DialectCache::default(),
+            servers,
+            changes,
+            leaving,
+        }))
     }
 
     /// Servers that are registered from now on do not start before [`let_start`](Self::let_start). A gateway opens its
@@ -301,8 +307,8 @@ impl Manager {
         Some(Serena::over(server).await)
     }
 
-    pub(crate) fn desk(&self) -> &DialectCache {
-        &self.0.desk
+    pub(crate) fn dialect_cache(&self) -> &DialectCache {
+        &self.0.dialect_cache
     }
 
     /// Runs many calls, at most `max_parallel` at a time. Results keep the order of the calls, and a call

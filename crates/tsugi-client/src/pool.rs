@@ -30,7 +30,7 @@ pub(crate) struct InstancePool {
     more: Mutex<Vec<PoolSlot>>,
     numbers: AtomicU64,
     /// Which instance asked a question, by the state that comes back with the answer.
-    asked: Arc<QuestionOwners>,
+    question_owners: Arc<QuestionOwners>,
     leaving: TaskTracker,
     /// A session may end on a thread without a runtime.
     runtime: Handle,
@@ -74,14 +74,14 @@ impl InstancePool {
             return None;
         }
         let first = PoolMember::first(instance.clone());
-        let asked = Arc::new(QuestionOwners::new(instance.options.input_lifetime));
+        let question_owners = Arc::new(QuestionOwners::new(instance.options.input_lifetime));
         Some(Arc::new_cyclic(|pool: &Weak<InstancePool>| Self {
             first,
             common: common.clone(),
             kind,
             more: Mutex::default(),
             numbers: AtomicU64::new(1),
-            asked,
+            question_owners,
             leaving: TaskTracker::new(),
             runtime: Handle::current(),
             own: pool.clone(),
@@ -170,7 +170,7 @@ impl InstancePool {
 
     /// The number of the instance that asked what this call brings the answer to.
     fn asker(&self, call: &Call) -> Option<u64> {
-        self.asked.get(&call.params.get_str("requestState")?)
+        self.question_owners.get(&call.params.get_str("requestState")?)
     }
 
     fn full(&self, most: usize) -> Fault {
@@ -282,7 +282,7 @@ impl SessionObserver for InstancePool {
 impl Answer for InstancePool {
     fn answer(&self, call: Call) -> Reply {
         match self.pick(&call) {
-            Ok(lease) => lease.answer(call, self.asked.clone()),
+            Ok(lease) => lease.answer(call, self.question_owners.clone()),
             Err(fault) => Reply::fault(fault),
         }
     }

@@ -54,7 +54,7 @@ pub struct HubConfig {
     /// How public names are formed.
     pub naming: ToolNaming,
     /// What is changed about single servers, by name.
-    pub shapes: HashMap<String, ServerPresentation>,
+    pub presentations: HashMap<String, ServerPresentation>,
     /// The settings of single servers as people may read them, by name; secrets must be hidden already.
     pub settings: HashMap<String, Value>,
     /// How long after the start a list waits for servers whose own lists are not known yet.
@@ -69,7 +69,7 @@ impl Default for HubConfig {
     fn default() -> Self {
         Self {
             naming: ToolNaming::Prefix,
-            shapes: HashMap::new(),
+            presentations: HashMap::new(),
             settings: HashMap::new(),
             settle: Duration::from_secs(3),
             page: PageLimit::default(),
@@ -81,12 +81,12 @@ impl Default for HubConfig {
 impl HubConfig {
     /// How the public names of a server are formed.
     pub(crate) fn naming_of(&self, server: &str) -> ToolNaming {
-        self.shapes.get(server).and_then(ServerPresentation::naming).unwrap_or(self.naming)
+        self.presentations.get(server).and_then(ServerPresentation::naming).unwrap_or(self.naming)
     }
 
     /// True when callers do not get a server's instructions.
     pub(crate) fn is_silent(&self, server: &str) -> bool {
-        self.shapes.get(server).is_some_and(ServerPresentation::is_silent)
+        self.presentations.get(server).is_some_and(ServerPresentation::is_silent)
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::failure::UsageError;
 
-pub(crate) use shape::{SchemaShape, ValueChoice, ValueKind, text_of};
+pub(crate) use shape::{ArgumentShape, ValueChoice, ValueKind, text_of};
 pub(crate) use typed::value as typed_value;
 pub(crate) use value::{ArgumentObject, ArgumentValue};
 
@@ -18,19 +18,19 @@ pub(crate) use value::{ArgumentObject, ArgumentValue};
 pub(crate) struct ToolArguments {
     /// The schema as the server wrote it, to check against.
     written: Value,
-    plain: SchemaShape,
+    plain: ArgumentShape,
 }
 
 /// A required argument that is not given.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MissingArgument {
     pub(crate) name: String,
-    pub(crate) shape: SchemaShape,
+    pub(crate) shape: ArgumentShape,
 }
 
 impl ToolArguments {
     pub(crate) fn new(schema: Value) -> Self {
-        let plain = SchemaShape::of(&schema);
+        let plain = ArgumentShape::of(&schema);
         ToolArguments { written: schema, plain }
     }
 

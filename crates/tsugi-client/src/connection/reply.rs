@@ -7,9 +7,7 @@ use std::task::{Context as TaskContext, Poll, Waker, ready};
 
 use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource, SentState};
 use tsugi_protocol::era::notification;
-use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
-use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::rpc::{RpcError, RpcNotification, RpcRequest, RpcResponse, code};
 
 use super::context::{QuestionAdmission, RefusalReason};
@@ -311,13 +309,7 @@ fn for_caller(call: &Call, note: RpcNotification) -> Option<RpcNotification> {
             Some(token) => notification::progress_with_token(&note, token),
             None => note,
         }),
-        Method::LogMessage => is_wanted(call, &note).then_some(note),
+        Method::LogMessage => notification::is_log_wanted(&note, call.meta.log_level).then_some(note),
         _ => Some(note),
     }
-}
-
-fn is_wanted(call: &Call, note: &RpcNotification) -> bool {
-    let Some(wanted) = call.meta.log_level else { return false };
-    let level = note.params_object().get("level").as_ref().and_then(RawJson::as_string);
-    level.as_deref().and_then(LogLevel::parse).is_none_or(|level| level >= wanted)
 }

@@ -16,12 +16,12 @@ use crate::server::Server;
 /// What a resource holds.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct ResourceContents {
+pub struct ResourceReadResult {
     /// The result as the server wrote it.
     pub raw: JsonObject,
 }
 
-impl ResourceContents {
+impl ResourceReadResult {
     /// The text of all its parts, one after the other; `None` when it has none, as an image.
     pub fn text(&self) -> Option<String> {
         let texts: Vec<String> =
@@ -54,10 +54,10 @@ impl Manager {
 
     /// Reads a resource. `server` may be left out: the server that lists the address or a template for it is asked, or
     /// the only server that has resources at all.
-    pub async fn read_resource(&self, server: Option<&str>, uri: &str) -> Result<ResourceContents, Fault> {
+    pub async fn read_resource(&self, server: Option<&str>, uri: &str) -> Result<ResourceReadResult, Fault> {
         let server = self.find_resource(server, uri).await?;
         let raw = self.ask(&server, Method::ResourcesRead, json!({"uri": uri})).await?;
-        Ok(ResourceContents { raw })
+        Ok(ResourceReadResult { raw })
     }
 
     async fn find_prompt(&self, server: Option<&str>, prompt: &str) -> Result<Server, Fault> {

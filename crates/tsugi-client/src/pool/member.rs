@@ -93,9 +93,9 @@ impl Drop for PoolMember {
 pub(super) struct InstanceLease(Arc<PoolMember>);
 
 impl InstanceLease {
-    pub(super) fn answer(self, call: Call, asked: Arc<QuestionOwners>) -> Reply {
+    pub(super) fn answer(self, call: Call, question_owners: Arc<QuestionOwners>) -> Reply {
         let reply = self.0.instance.answer_via_connection(call);
-        Reply::from_source(LeasedReply { reply, lease: self, asked })
+        Reply::from_source(LeasedReply { reply, lease: self, question_owners })
     }
 }
 
@@ -109,7 +109,7 @@ impl Drop for InstanceLease {
 struct LeasedReply {
     reply: Reply,
     lease: InstanceLease,
-    asked: Arc<QuestionOwners>,
+    question_owners: Arc<QuestionOwners>,
 }
 
 impl ReplySource for LeasedReply {
@@ -118,7 +118,7 @@ impl ReplySource for LeasedReply {
         if let ReplyEvent::Done(Outcome::InputRequired(asked)) = &event
             && let Some(state) = &asked.state
         {
-            self.asked.insert(state.clone(), self.lease.0.number);
+            self.question_owners.insert(state.clone(), self.lease.0.number);
         }
         Poll::Ready(event)
     }

@@ -68,7 +68,8 @@ impl RunningCall {
     }
 }
 
-/// Which notifications the caller asked for.
+/// Which notifications the caller asked for. Connections hold back log messages by the same rule, for users of the library;
+/// here it is the duty of a server, whatever answers behind it.
 #[derive(Debug, Clone, Copy)]
 struct NotificationFilter {
     progress: bool,

@@ -65,8 +65,8 @@ impl Hub {
             let mut held = HubConfig::clone(held);
             held.settings.insert(name.clone(), settings.clone());
             match &shape {
-                Some(shape) => held.shapes.insert(name.clone(), shape.clone()),
-                None => held.shapes.remove(&name),
+                Some(shape) => held.presentations.insert(name.clone(), shape.clone()),
+                None => held.presentations.remove(&name),
             };
             held
         });

@@ -85,7 +85,7 @@ impl Hub {
         server: &Server,
         catalog: &'a Catalog,
     ) -> impl Iterator<Item = &'a ToolDescription> + use<'a> {
-        let shape = self.config().shapes.get(server.name()).cloned();
+        let shape = self.config().presentations.get(server.name()).cloned();
         let is_shown = move |tool: &&ToolDescription| shape.as_ref().is_none_or(|shape| shape.allows(tool.name()));
         catalog.tools.items.iter().filter(is_shown)
     }

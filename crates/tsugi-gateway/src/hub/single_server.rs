@@ -42,14 +42,15 @@ impl SingleServer {
 
     /// True when the configuration lets this tool out.
     fn is_presented(&self, tool: &str) -> bool {
-        self.hub.config().shapes.get(self.name()).is_none_or(|shape| shape.allows(tool))
+        self.hub.config().presentations.get(self.name()).is_none_or(|shape| shape.allows(tool))
     }
 
     /// True when only some of what the server has can be named in this call.
     fn is_restricted(&self, call: &Call, access: &CallerAccess) -> bool {
         let is_about_tools = matches!(call.method, Method::ToolsCall | Method::ToolsList);
         access.is_restricted()
-            || is_about_tools && self.hub.config().shapes.get(self.name()).is_some_and(|shape| shape.hides_tools())
+            || is_about_tools
+                && self.hub.config().presentations.get(self.name()).is_some_and(|shape| shape.hides_tools())
     }
 
     /// True when this caller may see and use what the server itself calls `own`.
@@ -190,7 +191,7 @@ impl SingleServer {
 
     /// True when the configuration has other words for some of the server's tools.
     fn is_described(&self, call: &Call) -> bool {
-        call.method == Method::ToolsList && self.hub.config().shapes.contains_key(self.name())
+        call.method == Method::ToolsList && self.hub.config().presentations.contains_key(self.name())
     }
 
     /// A tool with the words that the configuration has for it. Its name is the server's own here.
@@ -199,7 +200,7 @@ impl SingleServer {
             return (own, item);
         }
         let config = self.hub.config();
-        let shape = config.shapes.get(self.name());
+        let shape = config.presentations.get(self.name());
         let item = describe_as(item, shape.and_then(|shape| shape.description(&own)));
         (own, item)
     }

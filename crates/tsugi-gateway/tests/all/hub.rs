@@ -342,7 +342,7 @@ async fn a_server_can_be_shown_differently() {
         .unwrap()
         .rename("echo", "say")
         .describe("echo", "another word");
-    let hub = HubConfig { shapes: [("a".to_owned(), shape)].into(), ..HubConfig::default() };
+    let hub = HubConfig { presentations: [("a".to_owned(), shape)].into(), ..HubConfig::default() };
     let world = World::of(&["a"], GatewayConfig::on_free_port(), hub).await;
     assert_eq!(world.tool_names().await, ["a__say", "a__only_a"]);
     let list = world.ask("tools/list", json!({})).await;

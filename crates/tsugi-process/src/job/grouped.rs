@@ -29,9 +29,9 @@ pub(super) fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
     let child = command(&plan).and_then(|mut command| command.spawn()).map_err(at("execute"))?;
     let pid = child.id().ok_or(io::ErrorKind::NotFound.into()).map_err(at("learn its id"))?;
     let JobPlan { stderr, stderr_pipe, sandbox, .. } = plan;
-    let (desk, inner) = OwnerContext::open(OwnerContextParts { options, stderr, stderr_pipe, sandbox }, pid, pid);
+    let (context, inner) = OwnerContext::open(OwnerContextParts { options, stderr, stderr_pipe, sandbox }, pid, pid);
     let group = Pid::from_raw(pid as i32);
-    tokio::spawn(GroupOwner { child, group, desk, ladder, mark }.run());
+    tokio::spawn(GroupOwner { child, group, context, ladder, mark }.run());
     Ok(inner)
 }
 
@@ -49,7 +49,7 @@ fn command(plan: &JobPlan) -> io::Result<tokio::process::Command> {
 struct GroupOwner {
     child: Child,
     group: Option<Pid>,
-    desk: OwnerContext,
+    context: OwnerContext,
     ladder: StopLadder,
     mark: JobMark,
 }
@@ -60,16 +60,16 @@ impl GroupOwner {
             let deadline = self.ladder.deadline;
             tokio::select! {
                 status = self.child.wait() => break status,
-                asked = self.desk.asked() => self.push(push(asked)),
+                asked = self.context.asked() => self.push(push(asked)),
                 () = sleep_until(deadline) => self.push(StopEvent::Expired),
             }
         };
         // What is left gets no time of its own: without a guardian we cannot see when it has ended.
         self.signal(Signal::KILL);
-        self.desk.exited(status.map_or(ChildExit::Unknown, exit), Duration::ZERO, 0).await;
+        self.context.exited(status.map_or(ChildExit::Unknown, exit), Duration::ZERO, 0).await;
         let mark = self.mark.clone();
         let swept = blocking::run(move || mark.kill_bearers()).await.unwrap_or_default();
-        self.desk.gone(swept.len() as u32, Vec::new()).await;
+        self.context.gone(swept.len() as u32, Vec::new()).await;
     }
 
     fn push(&mut self, push: StopEvent) {

@@ -45,8 +45,8 @@ pub(super) async fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
     };
     // Everything below the guardian belongs to the job.
     let root = guardian.pid().unwrap_or(pid);
-    let (desk, inner) = OwnerContext::open(OwnerContextParts { options, stderr, stderr_pipe, sandbox }, pid, root);
-    tokio::spawn(GuardedOwner { guardian, desk, mark, root, swept: 0, scratch }.run());
+    let (context, inner) = OwnerContext::open(OwnerContextParts { options, stderr, stderr_pipe, sandbox }, pid, root);
+    tokio::spawn(GuardedOwner { guardian, context, mark, root, swept: 0, scratch }.run());
     Ok(inner)
 }
 
@@ -69,7 +69,7 @@ fn failed(label: String, program: &Path, denied: Option<PathBuf>, step: String, 
 
 struct GuardedOwner {
     guardian: GuardianHandle,
-    desk: OwnerContext,
+    context: OwnerContext,
     mark: JobMark,
     root: u32,
     swept: u32,
@@ -88,11 +88,11 @@ impl GuardedOwner {
                         break;
                     }
                 }
-                asked = self.desk.asked() => {
+                asked = self.context.asked() => {
                     // A second request must not extend the deadline.
                     if !is_stopping {
                         is_stopping = true;
-                        overdue.as_mut().reset(tokio::time::Instant::now() + self.desk.patience());
+                        overdue.as_mut().reset(tokio::time::Instant::now() + self.context.patience());
                     }
                     self.guardian.say(letter(asked)).await;
                 }
@@ -100,7 +100,7 @@ impl GuardedOwner {
                     is_stopping = false;
                     // Processes stuck in the kernel cannot be killed; they are reported instead of waited for.
                     let survivors = tree::descendants(self.root);
-                    self.desk.gone(self.swept, survivors).await;
+                    self.context.gone(self.swept, survivors).await;
                 }
             }
         }
@@ -111,13 +111,13 @@ impl GuardedOwner {
     async fn note(&mut self, event: Option<GuardianEvent>) -> bool {
         match event {
             Some(GuardianEvent::Started { .. } | GuardianEvent::Failed { .. } | GuardianEvent::Probed(_)) => {}
-            Some(GuardianEvent::Passed(ExceededLimit::Memory)) => self.desk.ended_by(ExitCause::MemoryLimit),
-            Some(GuardianEvent::Passed(ExceededLimit::Processes)) => self.desk.ended_by(ExitCause::ProcessLimit),
+            Some(GuardianEvent::Passed(ExceededLimit::Memory)) => self.context.ended_by(ExitCause::MemoryLimit),
+            Some(GuardianEvent::Passed(ExceededLimit::Processes)) => self.context.ended_by(ExitCause::ProcessLimit),
             Some(GuardianEvent::Exited { code, signal, cpu, peak_bytes }) => {
-                self.desk.exited(exit(code, signal), cpu, peak_bytes).await;
+                self.context.exited(exit(code, signal), cpu, peak_bytes).await;
             }
             Some(GuardianEvent::Gone { swept }) => {
-                self.desk.gone(swept, Vec::new()).await;
+                self.context.gone(swept, Vec::new()).await;
                 return true;
             }
             None => {
@@ -138,8 +138,8 @@ impl GuardedOwner {
             killed
         };
         let killed = blocking::run(end).await.unwrap_or_default();
-        self.desk.ended_by(ExitCause::GuardianLost);
-        self.desk.gone(killed.len() as u32, Vec::new()).await;
+        self.context.ended_by(ExitCause::GuardianLost);
+        self.context.gone(killed.len() as u32, Vec::new()).await;
     }
 }
 

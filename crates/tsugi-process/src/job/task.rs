@@ -92,7 +92,7 @@ pub(super) struct OwnerContext {
     is_abandoned: bool,
 }
 
-/// The parts of a plan that the desk needs.
+/// The parts of a plan that the owner needs.
 pub(super) struct OwnerContextParts {
     pub(super) options: JobOptions,
     pub(super) stderr: StderrLog,
@@ -110,13 +110,13 @@ pub(super) enum OwnerRequest {
 
 impl OwnerContext {
     /// The owner's side and the handle's side; `root` is the process below which everything belongs to the job.
-    pub(super) fn open(desk: OwnerContextParts, pid: u32, root: u32) -> (OwnerContext, JobControl) {
-        let OwnerContextParts { options, stderr, stderr_pipe, sandbox } = desk;
+    pub(super) fn open(parts: OwnerContextParts, pid: u32, root: u32) -> (OwnerContext, JobControl) {
+        let OwnerContextParts { options, stderr, stderr_pipe, sandbox } = parts;
         let (state_sender, state) = watch::channel(JobState::running());
         let (wish, wish_receiver) = watch::channel(StopWish::Run);
         // Read from the start: a child that fills the pipe would block.
         let drain = tokio::spawn(stderr.clone().drain(stderr_pipe));
-        let desk = OwnerContext {
+        let context = OwnerContext {
             started: Instant::now(),
             options,
             stderr: stderr.clone(),
@@ -126,7 +126,7 @@ impl OwnerContext {
             cause: ExitCause::Itself,
             is_abandoned: false,
         };
-        (desk, JobControl { pid, root, sandbox, stderr, state, wish })
+        (context, JobControl { pid, root, sandbox, stderr, state, wish })
     }
 
     /// The longest that anything should be left after a request to stop.

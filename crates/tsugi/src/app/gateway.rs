@@ -98,17 +98,17 @@ pub(crate) fn lasting(config: ServerConfig, server: &ServerSettings) -> ServerCo
 /// How the servers are shown together.
 pub(crate) fn hub(all: &CheckedSettings, servers: &[&ServerSettings]) -> Result<HubConfig, CommandFailure> {
     let naming = all.gateway.naming;
-    let mut shapes = HashMap::new();
+    let mut presentations = HashMap::new();
     for server in servers {
         if let Some(shape) = shape(server).map_err(|error| CommandFailure::usage(error.to_string()))? {
-            shapes.insert(server.name.clone(), shape);
+            presentations.insert(server.name.clone(), shape);
         }
     }
     let settings = servers.iter().map(|server| (server.name.clone(), shown(server, &all.secrets))).collect();
     let limits = &all.gateway.limits;
     let page =
         PageLimit { items: limits.max_page_items, bytes: usize::try_from(limits.max_page_size).unwrap_or(usize::MAX) };
-    Ok(HubConfig { naming, shapes, settings, page, ..HubConfig::default() })
+    Ok(HubConfig { naming, presentations, settings, page, ..HubConfig::default() })
 }
 
 /// The settings as people may read them. What is secret in one place is hidden wherever else it stands.

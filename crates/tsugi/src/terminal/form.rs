@@ -4,7 +4,7 @@ use serde_json::Value;
 use tsugi_schema::validate::{ValidationLimits, Validator};
 
 use super::format::lacking;
-use crate::tool_arguments::{SchemaShape, ValueChoice, ValueKind, typed_value};
+use crate::tool_arguments::{ArgumentShape, ValueChoice, ValueKind, typed_value};
 
 /// The fields of an object.
 #[derive(Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub(crate) struct QuestionForm {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FormField {
     pub(crate) name: String,
-    pub(crate) shape: SchemaShape,
+    pub(crate) shape: ArgumentShape,
     pub(crate) is_required: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum FieldInput {
 impl QuestionForm {
     /// The form of a schema.
     pub(crate) fn of(schema: &Value) -> Self {
-        let shape = SchemaShape::of(schema);
+        let shape = ArgumentShape::of(schema);
         let required: Vec<String> = shape.required().map(str::to_owned).collect();
         let field = |name: String| FormField {
             shape: shape.property(&name).unwrap_or_default(),

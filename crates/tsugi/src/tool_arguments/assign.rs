@@ -1,12 +1,12 @@
 //! `key=value` words put together into one object: repeated, dotted or plain JSON.
 
-use super::shape::{SchemaShape, ValueKind};
+use super::shape::{ArgumentShape, ValueKind};
 use super::{ArgumentObject, ArgumentValue, typed};
 use crate::config::key::nearest;
 use crate::failure::UsageError;
 
 /// Reads the words in their order. `key:=json` takes the value as it is written.
-pub(super) fn read(words: &[String], shape: &SchemaShape) -> Result<ArgumentObject, UsageError> {
+pub(super) fn read(words: &[String], shape: &ArgumentShape) -> Result<ArgumentObject, UsageError> {
     let mut object = ArgumentObject::default();
     for word in words {
         let (key, given) = split(word)?;
@@ -39,7 +39,7 @@ fn put(
     path: &str,
     key: &str,
     given: ArgumentText<'_>,
-    shape: &SchemaShape,
+    shape: &ArgumentShape,
 ) -> Result<(), UsageError> {
     // A property whose name contains a dot wins over nesting.
     if let Some(property) = shape.property(key) {
@@ -64,7 +64,7 @@ fn within<'a>(object: &'a mut ArgumentObject, key: &str) -> Result<&'a mut Argum
 }
 
 /// Splits `address.city` at the dot whose left side is a property that takes an object.
-fn dotted<'a>(key: &'a str, shape: &SchemaShape) -> Option<(&'a str, &'a str, SchemaShape)> {
+fn dotted<'a>(key: &'a str, shape: &ArgumentShape) -> Option<(&'a str, &'a str, ArgumentShape)> {
     key.match_indices('.').find_map(|(index, _)| {
         let (outer, inner) = (&key[..index], &key[index + 1..]);
         let property = shape.property(outer).filter(|property| property.kinds().contains(&ValueKind::Object))?;
@@ -72,7 +72,7 @@ fn dotted<'a>(key: &'a str, shape: &SchemaShape) -> Option<(&'a str, &'a str, Sc
     })
 }
 
-fn unknown(path: &str, key: &str, shape: &SchemaShape) -> UsageError {
+fn unknown(path: &str, key: &str, shape: &ArgumentShape) -> UsageError {
     let names = shape.names();
     let misfit = UsageError::new(format!("there is no argument `{path}`"));
     match nearest(key, names.iter().map(String::as_str)) {
@@ -87,7 +87,7 @@ fn add(
     path: &str,
     key: &str,
     given: ArgumentText<'_>,
-    shape: &SchemaShape,
+    shape: &ArgumentShape,
 ) -> Result<(), UsageError> {
     // The first value decides nothing: a second may make it an array.
     let Some(there) = object.get_mut(key) else {
@@ -106,7 +106,7 @@ fn add(
     Ok(())
 }
 
-fn first(path: &str, given: ArgumentText<'_>, shape: &SchemaShape) -> Result<ArgumentValue, UsageError> {
+fn first(path: &str, given: ArgumentText<'_>, shape: &ArgumentShape) -> Result<ArgumentValue, UsageError> {
     match given {
         ArgumentText::Json(text) => json(path, text),
         ArgumentText::Word(text) => typed::value(path, text, shape),
@@ -114,7 +114,7 @@ fn first(path: &str, given: ArgumentText<'_>, shape: &SchemaShape) -> Result<Arg
 }
 
 /// A further item of an array.
-fn item(path: &str, given: ArgumentText<'_>, shape: &SchemaShape) -> Result<ArgumentValue, UsageError> {
+fn item(path: &str, given: ArgumentText<'_>, shape: &ArgumentShape) -> Result<ArgumentValue, UsageError> {
     first(path, given, &shape.items())
 }
 
@@ -127,8 +127,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn shape() -> SchemaShape {
-        SchemaShape::of(&json!({
+    fn shape() -> ArgumentShape {
+        ArgumentShape::of(&json!({
             "type": "object",
             "properties": {
                 "name": {"type": "string"},

@@ -5,7 +5,7 @@ use tsugi_schema::rewrite::{ReferenceHandling, rewrite};
 
 /// A schema in plain form: references followed, `allOf` merged. The default accepts anything.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct SchemaShape(Map<String, Value>);
+pub(crate) struct ArgumentShape(Map<String, Value>);
 
 /// A kind of JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +53,10 @@ pub(crate) struct ValueChoice {
     pub(crate) title: String,
 }
 
-impl SchemaShape {
+impl ArgumentShape {
     /// The shape of any schema.
     pub(crate) fn of(schema: &Value) -> Self {
-        SchemaShape(rewrite(schema, ReferenceHandling::Inline).root)
+        ArgumentShape(rewrite(schema, ReferenceHandling::Inline).root)
     }
 
     /// The schema in plain form.
@@ -65,7 +65,7 @@ impl SchemaShape {
     }
 
     fn inner(schema: &Value) -> Self {
-        SchemaShape(schema.as_object().cloned().unwrap_or_default())
+        ArgumentShape(schema.as_object().cloned().unwrap_or_default())
     }
 
     fn list(&self, keyword: &str) -> impl Iterator<Item = &Value> {
@@ -73,8 +73,9 @@ impl SchemaShape {
     }
 
     /// The alternatives of a union, or only this shape.
-    fn branches(&self) -> Vec<SchemaShape> {
-        let branches: Vec<SchemaShape> = self.list("anyOf").chain(self.list("oneOf")).map(SchemaShape::inner).collect();
+    fn branches(&self) -> Vec<ArgumentShape> {
+        let branches: Vec<ArgumentShape> =
+            self.list("anyOf").chain(self.list("oneOf")).map(ArgumentShape::inner).collect();
         if branches.is_empty() { vec![self.clone()] } else { branches }
     }
 
@@ -114,9 +115,10 @@ impl SchemaShape {
         if !listed.is_empty() {
             return listed;
         }
-        let branches: Vec<SchemaShape> = self.list("oneOf").chain(self.list("anyOf")).map(SchemaShape::inner).collect();
+        let branches: Vec<ArgumentShape> =
+            self.list("oneOf").chain(self.list("anyOf")).map(ArgumentShape::inner).collect();
         // A union is an enumeration only if every branch is one.
-        let all: Vec<Vec<ValueChoice>> = branches.iter().map(SchemaShape::choices).collect();
+        let all: Vec<Vec<ValueChoice>> = branches.iter().map(ArgumentShape::choices).collect();
         if all.iter().all(|choices| !choices.is_empty()) { all.concat() } else { Vec::new() }
     }
 
@@ -131,15 +133,15 @@ impl SchemaShape {
     }
 
     /// The shape of an array's items.
-    pub(crate) fn items(&self) -> SchemaShape {
-        let of = |shape: &SchemaShape| shape.0.get("items").map(SchemaShape::inner);
+    pub(crate) fn items(&self) -> ArgumentShape {
+        let of = |shape: &ArgumentShape| shape.0.get("items").map(ArgumentShape::inner);
         // A union of a list and something else still has items.
         of(self).or_else(|| self.branches().iter().find_map(of)).unwrap_or_default()
     }
 
     /// The names of an object's properties, in the order of the schema.
     pub(crate) fn names(&self) -> Vec<String> {
-        let names = |shape: &SchemaShape| shape.properties().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let names = |shape: &ArgumentShape| shape.properties().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         self.branches().iter().flat_map(names).collect()
     }
 
@@ -148,8 +150,8 @@ impl SchemaShape {
     }
 
     /// The shape of one property.
-    pub(crate) fn property(&self, name: &str) -> Option<SchemaShape> {
-        let of = |shape: &SchemaShape| shape.0.get("properties")?.get(name).map(SchemaShape::inner);
+    pub(crate) fn property(&self, name: &str) -> Option<ArgumentShape> {
+        let of = |shape: &ArgumentShape| shape.0.get("properties")?.get(name).map(ArgumentShape::inner);
         of(self).or_else(|| self.branches().iter().find_map(of))
     }
 
@@ -161,7 +163,7 @@ impl SchemaShape {
     /// Whether unlisted properties are accepted: if the schema allows them, or lists none.
     /// A schema that merely does not forbid them counts as closed, since a typing error is far more likely.
     pub(crate) fn is_open(&self) -> bool {
-        let says_so = |shape: &SchemaShape| {
+        let says_so = |shape: &ArgumentShape| {
             let more = shape.0.get("additionalProperties");
             more.is_some_and(|more| more.is_object() || more == true) || shape.0.contains_key("patternProperties")
         };
@@ -173,8 +175,8 @@ impl SchemaShape {
     }
 
     /// The shape of properties that are not listed.
-    pub(crate) fn additional(&self) -> SchemaShape {
-        self.0.get("additionalProperties").map(SchemaShape::inner).unwrap_or_default()
+    pub(crate) fn additional(&self) -> ArgumentShape {
+        self.0.get("additionalProperties").map(ArgumentShape::inner).unwrap_or_default()
     }
 
     pub(crate) fn title(&self) -> Option<String> {
@@ -245,7 +247,7 @@ mod tests {
     use serde_json::json;
 
     fn described(schema: Value) -> String {
-        SchemaShape::of(&schema).describe()
+        ArgumentShape::of(&schema).describe()
     }
 
     #[test]
@@ -261,13 +263,13 @@ mod tests {
     #[test]
     fn references_are_followed() {
         let schema = json!({"$defs": {"N": {"type": "integer"}}, "properties": {"n": {"$ref": "#/$defs/N"}}});
-        assert_eq!(SchemaShape::of(&schema).property("n").unwrap().kinds(), [ValueKind::Integer]);
+        assert_eq!(ArgumentShape::of(&schema).property("n").unwrap().kinds(), [ValueKind::Integer]);
     }
 
     #[test]
     fn choices_carry_their_titles_however_they_are_written() {
         let titles = |schema: Value| {
-            SchemaShape::of(&schema).choices().into_iter().map(|choice| choice.title).collect::<Vec<_>>()
+            ArgumentShape::of(&schema).choices().into_iter().map(|choice| choice.title).collect::<Vec<_>>()
         };
         assert_eq!(titles(json!({"type": "string", "enum": ["r", "g"]})), ["r", "g"]);
         assert_eq!(
@@ -280,7 +282,7 @@ mod tests {
 
     #[test]
     fn unlisted_properties_are_welcome_only_where_the_schema_says_so() {
-        let is_open = |schema: Value| SchemaShape::of(&schema).is_open();
+        let is_open = |schema: Value| ArgumentShape::of(&schema).is_open();
         assert!(!is_open(json!({"type": "object", "properties": {"a": {}}})));
         assert!(is_open(json!({"type": "object", "properties": {"a": {}}, "additionalProperties": true})));
         assert!(is_open(json!({"type": "object"})));

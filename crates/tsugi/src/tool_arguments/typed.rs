@@ -3,11 +3,11 @@
 use serde_json::{Number, Value};
 
 use super::ArgumentValue;
-use super::shape::{SchemaShape, ValueKind, text_of};
+use super::shape::{ArgumentShape, ValueKind, text_of};
 use crate::failure::UsageError;
 
 /// Reads `text` for the argument `name`.
-pub(crate) fn value(name: &str, text: &str, shape: &SchemaShape) -> Result<ArgumentValue, UsageError> {
+pub(crate) fn value(name: &str, text: &str, shape: &ArgumentShape) -> Result<ArgumentValue, UsageError> {
     // An enumeration comes first: `5` may be text in it.
     let choices = shape.choices();
     if let Some(choice) = choices.iter().find(|choice| text_of(&choice.value) == text) {
@@ -24,7 +24,7 @@ pub(crate) fn value(name: &str, text: &str, shape: &SchemaShape) -> Result<Argum
     })
 }
 
-fn no_choice(name: &str, text: &str, shape: &SchemaShape) -> UsageError {
+fn no_choice(name: &str, text: &str, shape: &ArgumentShape) -> UsageError {
     let values: Vec<String> = shape.choices().iter().map(|choice| text_of(&choice.value)).collect();
     let misfit = UsageError::new(format!("`{name}` must be {}, not `{text}`", shape.describe()));
     match crate::config::key::nearest(text, values.iter().map(String::as_str)) {
@@ -34,7 +34,7 @@ fn no_choice(name: &str, text: &str, shape: &SchemaShape) -> UsageError {
 }
 
 /// The word as this kind of value, if it can be read as one.
-fn read(kind: ValueKind, name: &str, text: &str, shape: &SchemaShape) -> Option<Result<ArgumentValue, UsageError>> {
+fn read(kind: ValueKind, name: &str, text: &str, shape: &ArgumentShape) -> Option<Result<ArgumentValue, UsageError>> {
     let value = match kind {
         ValueKind::String => Some(Value::from(text).into()),
         ValueKind::Boolean => boolean(text).map(|yes| Value::from(yes).into()),
@@ -83,7 +83,7 @@ fn json(text: &str, first: char) -> Option<ArgumentValue> {
 }
 
 /// A JSON array, or a single item where nothing else would take the word.
-fn array(name: &str, text: &str, shape: &SchemaShape) -> Option<Result<ArgumentValue, UsageError>> {
+fn array(name: &str, text: &str, shape: &ArgumentShape) -> Option<Result<ArgumentValue, UsageError>> {
     if let Some(array) = json(text, '[') {
         return Some(Ok(array));
     }
@@ -106,11 +106,11 @@ mod tests {
     use serde_json::json;
 
     fn check(schema: Value, text: &str, expected: Value) {
-        assert_eq!(value("x", text, &SchemaShape::of(&schema)).unwrap().to_value(), expected, "{text} for {schema}");
+        assert_eq!(value("x", text, &ArgumentShape::of(&schema)).unwrap().to_value(), expected, "{text} for {schema}");
     }
 
     fn fails(schema: Value, text: &str, message: &str) {
-        assert_eq!(value("x", text, &SchemaShape::of(&schema)).unwrap_err().message, message);
+        assert_eq!(value("x", text, &ArgumentShape::of(&schema)).unwrap_err().message, message);
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         check(json!({"type": "integer"}), "5.0", json!(5));
         check(json!({"type": "integer"}), "18446744073709551615", json!(u64::MAX));
         check(json!({"type": "integer"}), "007", json!(7));
-        let large = value("x", "12345678901234567890123", &SchemaShape::of(&json!({"type": "integer"}))).unwrap();
+        let large = value("x", "12345678901234567890123", &ArgumentShape::of(&json!({"type": "integer"}))).unwrap();
         assert_eq!(large.to_raw().as_str(), "12345678901234567890123");
         check(json!({"type": "boolean"}), "yes", json!(true));
         check(json!({"type": "object"}), "{\"a\":1}", json!({"a": 1}));
@@ -146,7 +146,7 @@ mod tests {
     fn choices_are_found_by_what_is_typed() {
         check(json!({"enum": [1, "one"]}), "1", json!(1));
         check(json!({"oneOf": [{"const": "r", "title": "Red"}]}), "r", json!("r"));
-        let misfit = value("x", "cheerfull", &SchemaShape::of(&json!({"enum": ["plain", "cheerful"]}))).unwrap_err();
+        let misfit = value("x", "cheerfull", &ArgumentShape::of(&json!({"enum": ["plain", "cheerful"]}))).unwrap_err();
         assert_eq!(misfit.hint.as_deref(), Some("did you mean `x=cheerful`?"));
     }
 

@@ -40,7 +40,7 @@ pub(super) fn tools(
     let plain = ServerPresentation::default();
     let (mut all, mut clashes) = (Vec::new(), Vec::new());
     for (server, catalog) in known {
-        let shape = config.shapes.get(server.name()).unwrap_or(&plain);
+        let shape = config.presentations.get(server.name()).unwrap_or(&plain);
         all.extend(offered(server, catalog, shape, &mut clashes));
     }
     let target = |offered: &OfferedTool<'_>| ToolTarget::new(offered.server.name(), &offered.local);

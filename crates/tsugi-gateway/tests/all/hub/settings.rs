@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 
 fn shaped(name: &str, shape: ServerPresentation) -> HubConfig {
-    HubConfig { shapes: [(name.to_owned(), shape)].into(), ..HubConfig::default() }
+    HubConfig { presentations: [(name.to_owned(), shape)].into(), ..HubConfig::default() }
 }
 
 #[tokio::test]
