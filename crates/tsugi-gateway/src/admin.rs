@@ -5,6 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tsugi_protocol::answer::{Fault, FaultCode};
 
+use crate::audit::AuditEvent;
 use crate::backend::{ServerCommand, ServerControl};
 use crate::body::ResponseBody;
 use crate::face::fault::RestFault;
@@ -58,6 +59,21 @@ pub(crate) fn log(asked: &FaceRequest<'_>, control: &dyn ServerControl, name: &s
     let wanted = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "lines");
     let lines = wanted.and_then(|(_, lines)| lines.parse().ok()).unwrap_or(LINES);
     tell(control.log(&decode(name), lines).map(|lines| json!({"lines": lines})))
+}
+
+/// Writes an order down, where there is an audit log.
+pub(crate) fn note_order(asked: &FaceRequest<'_>, order: &str, name: &str, answered: &Response<ResponseBody>) {
+    if let Some(trail) = asked.gateway.metrics().audit() {
+        let (caller, server) = (asked.principal.caller(), decode(name));
+        let is_done = answered.status().is_success();
+        trail.note(&AuditEvent::ServerOrdered { caller, order, server: &server, is_done });
+    }
+}
+
+/// The name of a server that was posted.
+pub(crate) fn added_name(bytes: &Bytes) -> String {
+    let definition: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    definition["name"].as_str().unwrap_or_default().to_owned()
 }
 
 fn decode(segment: &str) -> String {

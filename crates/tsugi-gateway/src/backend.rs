@@ -216,6 +216,16 @@ pub enum ServerCommand {
     Restart,
 }
 
+impl ServerCommand {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ServerCommand::Start => "start",
+            ServerCommand::Stop => "stop",
+            ServerCommand::Restart => "restart",
+        }
+    }
+}
+
 /// A backend of a single answer and no servers: an in-process server offered by itself.
 pub struct SingleBackend(Endpoint);
 

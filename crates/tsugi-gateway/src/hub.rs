@@ -35,6 +35,7 @@ use tsugi_protocol::rpc::RpcNotification;
 use tsugi_schema::header_param::HeaderParams;
 use tsugi_schema::tool_name::ToolNaming;
 
+use crate::audit::{self, AuditTrail};
 use crate::backend::{Backend, Endpoint, ServerControl, ToolDirectory, ToolHeaders};
 use crate::dashboard::observe::ServerObserver;
 use crate::guard::AccessGuard;
@@ -146,6 +147,11 @@ impl Hub {
         self.0.feed.reconfigured.notify_one();
     }
 
+    /// Writes calls, refusals and orders to this log. Called once, before the gateway listens.
+    pub fn record_to(&self, trail: Arc<dyn AuditTrail>) {
+        self.0.metrics.set_audit(trail);
+    }
+
     /// The manager of the servers.
     pub fn manager(&self) -> &Manager {
         &self.0.manager
@@ -221,7 +227,7 @@ impl Hub {
             Ok(routed) if routed.may_be_anothers(&snapshot, &call) && !self.is_settled(&snapshot) => {
                 self.forward_later(call, access)
             }
-            Ok(routed) => routed.answer(call),
+            Ok(routed) => routed.answer(call, self),
             Err(fault) => match route::unlisted_server(&snapshot, &call, &access) {
                 Some(server) => self.forward_once_listed(call, access, server, fault),
                 None if self.is_settled(&snapshot) => self.refuse(&call, fault),
@@ -245,7 +251,7 @@ impl Hub {
             let waiting = async { while !is_listed() && renewed.changed().await.is_ok() {} };
             let _ = tokio::time::timeout(limit, waiting).await;
             match route::route(&hub.snapshot(), &call, &access) {
-                Ok(routed) => routed.answer(call),
+                Ok(routed) => routed.answer(call, &hub),
                 Err(_) => hub.refuse(&call, unknown),
             }
         })
@@ -257,10 +263,25 @@ impl Hub {
         Reply::from_pending_reply(async move {
             let snapshot = hub.settled_snapshot().await;
             match route::route(&snapshot, &call, &access) {
-                Ok(routed) => routed.answer(call),
+                Ok(routed) => routed.answer(call, &hub),
                 Err(fault) => hub.refuse(&call, fault),
             }
         })
+    }
+
+    fn has_audit(&self) -> bool {
+        self.0.metrics.audit().is_some()
+    }
+
+    /// Sends a call to its server, and writes it down before and after where there is an audit log.
+    fn send_recorded(&self, call: Call, server: &str, send: impl FnOnce(Call) -> Reply + Send + 'static) -> Reply {
+        match self.0.metrics.audit() {
+            None => send(call),
+            Some(trail) => match audit::forward(trail, call, server, send) {
+                Ok(reply) => reply,
+                Err(refused) => self.refuse(&refused.0, refused.1),
+            },
+        }
     }
 
     /// The answer to a call that no server is asked about. It is counted like any other.

@@ -5,6 +5,7 @@
 //! Faces know only [`backend`]: what stands behind them.
 
 mod admin;
+pub mod audit;
 pub mod backend;
 mod body;
 pub mod config;

@@ -19,6 +19,7 @@ use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::audit::ClientAddress;
 use crate::config::{GatewayConfig, GatewayLimits};
 use crate::drain::DrainState;
 use crate::gateway::{Gateway, StartError};
@@ -100,8 +101,13 @@ impl ConnectionAcceptor {
         let limits = &gateway.config().limits;
         let clock = HeaderTimeout::start(limits.head_timeout);
         let is_used = AtomicBool::new(false);
+        // Asked for only where it is written down: it is a system call, and room in every request.
+        let address = gateway.metrics().audit().and_then(|_| stream.peer_addr().ok());
         let socket = DetachableSocket::new(stream);
-        let service = service_fn(|request: Request<Incoming>| {
+        let service = service_fn(|mut request: Request<Incoming>| {
+            if let Some(address) = address {
+                request.extensions_mut().insert(ClientAddress(address.ip()));
+            }
             clock.stop();
             is_used.store(true, Ordering::Relaxed);
             // Not in an `async` block, which would have room for it twice and copy it from one to the other.

@@ -1,6 +1,7 @@
 //! Puts the parts together: configuration, servers, streams and signals, for one run of one command.
 
 mod ad_hoc;
+pub(crate) mod audit;
 pub(crate) mod gateway;
 mod interrupt;
 mod offer;

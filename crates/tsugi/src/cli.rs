@@ -127,6 +127,8 @@ pub(crate) enum CliCommand {
     Restart(command::restart::RestartArgs),
     /// Create, list and revoke the API keys of callers
     Key(command::key::KeyArgs),
+    /// Verify and read the audit log
+    Audit(command::audit::AuditArgs),
     /// List tools, optionally in the format of a model provider
     Tools(command::tools::ToolsArgs),
     /// Call a tool
@@ -185,6 +187,7 @@ impl CliCommand {
             CliCommand::Logs(args) => args.json,
             CliCommand::Restart(args) => args.json,
             CliCommand::Key(args) => args.json,
+            CliCommand::Audit(args) => args.json,
             CliCommand::Pm(args) => args.json,
             CliCommand::Add(args) => args.json,
             CliCommand::Remove(args) => args.json,

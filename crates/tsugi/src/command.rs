@@ -1,6 +1,7 @@
 //! The subcommands, one file each: arguments, work, output.
 
 pub(crate) mod add;
+pub(crate) mod audit;
 pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod check;
@@ -42,6 +43,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Logs(args) => logs::run(app, &args).await,
         CliCommand::Restart(args) => restart::run(app, &args).await,
         CliCommand::Key(args) => key::run(app, &args),
+        CliCommand::Audit(args) => audit::run(app, &args),
         CliCommand::Tools(args) => tools::run(app, &args).await,
         CliCommand::Call(args) => call::run(app, args).await,
         CliCommand::Batch(args) => batch::run(app, &args).await,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::overview;
 use super::viewer::DashboardViewer;
+use crate::audit::{self, AuditEvent};
 use crate::backend::BoardViewer;
 use crate::body::ResponseBody;
 use crate::face::{FaceRequest, http};
@@ -38,6 +39,10 @@ pub(crate) fn sign_in(asked: &FaceRequest<'_>, body: &Bytes) -> Result<Response<
     let signed_in = guard.sign_in(key.trim());
     let (principal, signed_in) = signed_in.ok_or_else(|| HttpRefusal::unauthorized("this key is not known"))?;
     tracing::info!(caller = %principal.identity(), "signed in at the dashboard");
+    if let Some(trail) = asked.gateway.metrics().audit() {
+        let address = audit::address_of(asked.parts);
+        trail.note(&AuditEvent::SignedIn { caller: principal.caller(), address: address.as_deref() });
+    }
     let body = describe(asked.gateway, &principal, Some(&signed_in.csrf));
     Ok(give(body, Some(signed_in.set_cookie())))
 }
@@ -47,6 +52,9 @@ pub(crate) fn sign_out(asked: &FaceRequest<'_>) -> Response<ResponseBody> {
     let guard = asked.gateway.guard();
     if let Some(session) = asked.principal.session() {
         guard.sign_out(&session);
+        if let Some(trail) = asked.gateway.metrics().audit() {
+            trail.note(&AuditEvent::SignedOut { caller: asked.principal.caller() });
+        }
     }
     let left = if guard.asks_for_keys() { Principal::guest() } else { Principal::anonymous() };
     give(describe(asked.gateway, &left, None), Some(clear_cookie()))

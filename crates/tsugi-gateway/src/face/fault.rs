@@ -91,7 +91,9 @@ pub(crate) fn failure_status(failure: &CallFailure) -> StatusCode {
     };
     match fault.code {
         // Load balancers repeat a request that got 503, so only a call that was not sent may get it.
-        FaultCode::Overloaded | FaultCode::Draining if fault.sent == SentState::NotSent => {
+        FaultCode::Overloaded | FaultCode::Draining | FaultCode::AuditUnavailable
+            if fault.sent == SentState::NotSent =>
+        {
             StatusCode::SERVICE_UNAVAILABLE
         }
         FaultCode::RateLimitExceeded => StatusCode::TOO_MANY_REQUESTS,
@@ -220,6 +222,7 @@ fn rest_code(code: FaultCode) -> (StatusCode, &'static str) {
         RateLimitExceeded => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED"),
         Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED"),
         Draining => (StatusCode::SERVICE_UNAVAILABLE, "DRAINING"),
+        AuditUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "AUDIT_UNAVAILABLE"),
         TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
         InputRequired => (StatusCode::CONFLICT, "INPUT_REQUIRED"),
     }
@@ -282,6 +285,7 @@ mod tests {
             (PermissionDenied, 403, "PERMISSION_DENIED"),
             (RateLimitExceeded, 429, "RATE_LIMIT_EXCEEDED"),
             (Overloaded, 503, "OVERLOADED"),
+            (AuditUnavailable, 503, "AUDIT_UNAVAILABLE"),
             (InputRequired, 409, "INPUT_REQUIRED"),
         ] {
             let fault = RestFault::from(&Fault::new(code, "m"));
@@ -297,7 +301,7 @@ mod tests {
     #[test]
     fn a_503_means_that_nothing_was_sent() {
         use FaultCode::*;
-        for code in [Overloaded, Draining, ServerNotRunning, MaxRetriesExceeded] {
+        for code in [Overloaded, Draining, AuditUnavailable, ServerNotRunning, MaxRetriesExceeded] {
             for sent in [SentState::NotSent, SentState::Failed, SentState::Unknown] {
                 let fault = Fault::new(code, "m").sent(sent).because(Fault::new(Overloaded, "m"));
                 let statuses = [RestFault::from(&fault).status, failure_status(&CallFailure::from(fault))];

@@ -138,9 +138,22 @@ impl Gateway {
         }
         let name = segments.first().unwrap_or_default();
         Ok(match route {
-            Route::AddServer => admin::add(control, &asked.json_body(body).await?).await,
-            Route::RemoveServer => admin::remove(control, name).await,
-            Route::Order(order) => admin::order(control, name, order).await,
+            Route::AddServer => {
+                let bytes = asked.json_body(body).await?;
+                let answered = admin::add(control, &bytes).await;
+                admin::note_order(asked, "add", &admin::added_name(&bytes), &answered);
+                answered
+            }
+            Route::RemoveServer => {
+                let answered = admin::remove(control, name).await;
+                admin::note_order(asked, "remove", name, &answered);
+                answered
+            }
+            Route::Order(order) => {
+                let answered = admin::order(control, name, order).await;
+                admin::note_order(asked, order.as_str(), name, &answered);
+                answered
+            }
             Route::Log => admin::log(asked, control, name),
             _ => admin::servers(control),
         })

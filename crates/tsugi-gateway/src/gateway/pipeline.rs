@@ -12,13 +12,14 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::answer::{Caller, FaultCode};
 
 use super::{Gateway, draining, panicked};
+use crate::audit::{self, AuditEvent, DenialRule};
 use crate::body::ResponseBody;
 use crate::drain::BusyGuard;
 use crate::face::{self, FaceRequest};
-use crate::guard::cors;
+use crate::guard::{api_key, cors};
 use crate::guard::principal::Principal;
 use crate::guard::refusal::HttpRefusal;
 use crate::route::{self, ErrorStyle, Route, RouteMatch};
@@ -90,7 +91,8 @@ impl Gateway {
         caller: &mut String,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         refused.map_or(Ok(()), Err)?;
-        let principal = self.guard.identify(parts, found.is_open()).await?;
+        let principal = self.guard.identify(parts, found.is_open()).await;
+        let principal = principal.inspect_err(|refusal| self.note_credential(parts, refusal))?;
         if input.request_id.is_some() {
             *caller = principal.identity().to_string();
         }
@@ -99,10 +101,45 @@ impl Gateway {
             RouteMatch::OtherVerb(style, verbs) => return Ok(other_verb(style, &verbs)),
             RouteMatch::Nothing(_) => return Err(no_such_path()),
         };
-        let busy_guard = self.admit(&principal, entry.route, parts)?;
+        let busy_guard = self.admit(&principal, entry.route, parts);
+        let busy_guard = busy_guard.inspect_err(|refusal| self.note_denial(principal.caller(), entry.pattern, parts, refusal))?;
+        let recorded = self.metrics.audit().map(|_| principal.caller().clone());
         let RequestInput { body, upgrade, request_id } = input;
         let request = FaceRequest { gateway: self, principal, parts, request_id, busy_guard, upgrade };
-        self.dispatch(request, entry, segments, body)?.run().await
+        let answered = match self.dispatch(request, entry, segments, body) {
+            Ok(dispatched) => dispatched.run().await,
+            Err(refusal) => Err(refusal),
+        };
+        if let (Some(caller), Err(refusal)) = (recorded, &answered) {
+            self.note_denial(&caller, entry.pattern, parts, refusal);
+        }
+        answered
+    }
+
+    /// Writes down that a credential did not hold. A request without one is only asked for it.
+    fn note_credential(&self, parts: &Parts, refusal: &HttpRefusal) {
+        if let Some(trail) = self.metrics.audit()
+            && refusal.status == StatusCode::UNAUTHORIZED
+            && api_key::has_secret(&parts.headers)
+        {
+            trail.note(&AuditEvent::CredentialRefused { address: audit::address_of(parts).as_deref() });
+        }
+    }
+
+    /// Writes down that a known caller was refused.
+    fn note_denial(&self, caller: &Caller, route: &str, parts: &Parts, refusal: &HttpRefusal) {
+        let Some(trail) = self.metrics.audit() else { return };
+        let address = audit::address_of(parts);
+        let address = address.as_deref();
+        match refusal.status {
+            // At the sign-in of the dashboard the credential is in the body.
+            StatusCode::UNAUTHORIZED => trail.note(&AuditEvent::CredentialRefused { address }),
+            StatusCode::FORBIDDEN => {
+                let (code, by) = (refusal.code, DenialRule::Role);
+                trail.note(&AuditEvent::RequestDenied { caller, route, address, code, by });
+            }
+            _ => {}
+        }
     }
 
     /// Decides whether this caller may use this route now. The dashboard and the metrics can be switched off, some keys

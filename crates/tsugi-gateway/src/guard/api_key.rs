@@ -333,7 +333,7 @@ pub(super) fn secret_if_any(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Whether a request carries a key at all, right or wrong.
-pub(super) fn has_secret(headers: &HeaderMap) -> bool {
+pub(crate) fn has_secret(headers: &HeaderMap) -> bool {
     headers.contains_key(AUTHORIZATION) || headers.contains_key(&X_API_KEY)
 }
 

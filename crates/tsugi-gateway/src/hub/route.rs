@@ -8,7 +8,7 @@ use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::completion::CompletionReference;
 
 use super::access::denied;
-use super::resource;
+use super::{Hub, resource};
 use super::snapshot::{HubSnapshot, PublicEntry, PublicNames};
 use crate::guard::caller_access::CallerAccess;
 use crate::telemetry::metrics::ToolMeter;
@@ -42,19 +42,28 @@ impl RoutedCall {
         }
     }
 
-    pub(crate) fn answer(self, mut call: Call) -> Reply {
+    pub(crate) fn answer(self, mut call: Call, hub: &Hub) -> Reply {
         match self.subject {
             RoutedSubject::Same => {}
             // Servers know their own names only.
             RoutedSubject::Own(own) => call = call.with_subject(&own),
             RoutedSubject::Reference(reference) => call.params = reference.replace_in(&call.params),
         }
-        let begun = self.meter.map(|meter| meter.begin(&mut call));
-        let reply = self.server.answer(call);
-        match begun {
-            Some(begun) => begun.measure(reply),
-            None => reply,
+        if !hub.has_audit() {
+            return answer_measured(&self.server, self.meter, call);
         }
+        let (server, meter) = (self.server.clone(), self.meter);
+        hub.send_recorded(call, self.server.name(), move |call| answer_measured(&server, meter, call))
+    }
+}
+
+/// Asks a server, and counts what it does.
+pub(super) fn answer_measured(server: &Server, meter: Option<Arc<ToolMeter>>, mut call: Call) -> Reply {
+    let begun = meter.map(|meter| meter.begin(&mut call));
+    let reply = server.answer(call);
+    match begun {
+        Some(begun) => begun.measure(reply),
+        None => reply,
     }
 }
 

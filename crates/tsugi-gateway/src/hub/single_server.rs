@@ -13,6 +13,7 @@ use tsugi_schema::header_param::HeaderParams;
 
 use super::list::ListKind;
 use super::snapshot::{PublicEntry, describe_as};
+use super::route::answer_measured;
 use super::{Hub, page};
 use crate::backend::ToolHeaders;
 use crate::guard::caller_access::CallerAccess;
@@ -75,7 +76,7 @@ impl SingleServer {
     }
 
     /// Asks the server, and counts what it does.
-    fn ask(&self, mut call: Call) -> Reply {
+    fn ask(&self, call: Call) -> Reply {
         let other = || self.hub.snapshot().other_meters.get(self.name()).cloned();
         let meter = match call.method {
             // The same meter as behind `/mcp`, so that a tool has one line in the metrics.
@@ -83,12 +84,8 @@ impl SingleServer {
             Method::PromptsGet | Method::ResourcesRead | Method::Complete => other(),
             _ => None,
         };
-        let begun = meter.map(|meter| meter.begin(&mut call));
-        let reply = self.server().answer(call);
-        match begun {
-            Some(begun) => begun.measure(reply),
-            None => reply,
-        }
+        let server = self.server();
+        self.hub.send_recorded(call, self.name(), move |call| answer_measured(&server, meter, call))
     }
 
     /// The tool with this name of the server's own.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tsugi_protocol::answer::{Call, Fault, Outcome, Reply, ReplyEvent, ReplySource};
 
+use crate::audit::{self, AuditTrail};
 use crate::dashboard::record::{CallStart, subject_of};
 use crate::dashboard::recorder::{CallRecorder, ServerSlot};
 
@@ -43,6 +44,8 @@ pub struct GatewayMetrics {
     /// Held while the numbers of the servers are filled in and written out.
     writing: Mutex<()>,
     recorder: Arc<CallRecorder>,
+    /// Set once, before the first call, where there is an audit log.
+    audit: OnceLock<Arc<dyn AuditTrail>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -98,6 +101,7 @@ impl Default for GatewayMetrics {
             meters: Mutex::default(),
             writing: Mutex::default(),
             recorder: Arc::default(),
+            audit: OnceLock::new(),
         };
         metrics.register();
         metrics
@@ -121,6 +125,15 @@ impl GatewayMetrics {
         registry.register("cache_reads", cache, self.cache.clone());
     }
 
+    /// Writes calls and refusals to this log from now on. Only the first one counts.
+    pub(crate) fn set_audit(&self, trail: Arc<dyn AuditTrail>) {
+        let _ = self.audit.set(trail);
+    }
+
+    pub(crate) fn audit(&self) -> Option<&Arc<dyn AuditTrail>> {
+        self.audit.get()
+    }
+
     /// Counts one request.
     pub(crate) fn request(&self, route: &'static str, status: u16, bytes: u64) {
         self.requests.get_or_create(&RequestLabels { route, status }).inc();
@@ -130,6 +143,7 @@ impl GatewayMetrics {
     /// Counts a call that no server was asked about: no server has what it names, or its caller may not use that.
     pub(crate) fn refuse(&self, call: &Call, fault: &Fault) {
         self.refused.get_or_create(&RefusedLabels { code: fault.code.as_str() }).inc();
+        audit::note_denial(self.audit(), call, fault);
         let server: Arc<str> = fault.server.as_deref().unwrap_or_default().into();
         let place = self.recorder.place(&"".into());
         let started = CallStart::now(server, subject_of(call), call);

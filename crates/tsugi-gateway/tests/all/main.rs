@@ -1,6 +1,7 @@
 //! The gateway seen from outside: real sockets, scripted answers.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod audit;
 mod board;
 mod dashboard;
 mod edge;

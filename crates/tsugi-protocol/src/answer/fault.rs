@@ -59,6 +59,8 @@ pub enum FaultCode {
     TooLarge,
     /// We are shutting down.
     Draining,
+    /// The audit log cannot be written, and nothing may happen without it.
+    AuditUnavailable,
     /// The tool asks for input and the face cannot.
     InputRequired,
     /// The input asked for came too late, from someone else, or was changed.
@@ -73,7 +75,7 @@ pub enum FaultCode {
 
 impl FaultCode {
     /// Every code, in the order of the definition.
-    pub const ALL: [FaultCode; 27] = {
+    pub const ALL: [FaultCode; 28] = {
         use FaultCode::*;
         [
             ConfigInvalid,
@@ -98,6 +100,7 @@ impl FaultCode {
             Overloaded,
             TooLarge,
             Draining,
+            AuditUnavailable,
             InputRequired,
             StateRejected,
             MissingCapability,
@@ -131,6 +134,7 @@ impl FaultCode {
             Overloaded => "OVERLOADED",
             TooLarge => "TOO_LARGE",
             Draining => "DRAINING",
+            AuditUnavailable => "AUDIT_UNAVAILABLE",
             InputRequired => "INPUT_REQUIRED",
             StateRejected => "STATE_REJECTED",
             MissingCapability => "MISSING_CAPABILITY",
@@ -159,6 +163,7 @@ impl FaultCode {
             Overloaded => code::own::OVERLOADED,
             TooLarge => code::own::TOO_LARGE,
             Draining => code::own::DRAINING,
+            AuditUnavailable => code::own::AUDIT_UNAVAILABLE,
             MaxRetriesExceeded | ExecutionFailed | Cancelled | InternalError => code::INTERNAL_ERROR,
         }
     }
@@ -384,7 +389,7 @@ fn usual(code: FaultCode) -> (CallStage, Blame, bool, SentState) {
         // Retried already. Another round would multiply the attempts.
         MaxRetriesExceeded => (CallStage::Call, Blame::Upstream, false, Unknown),
         // Shed before anything was sent, so a balancer may try elsewhere.
-        Overloaded | Draining => (CallStage::Call, Blame::Tsugi, true, NotSent),
+        Overloaded | Draining | AuditUnavailable => (CallStage::Call, Blame::Tsugi, true, NotSent),
         Cancelled => (CallStage::Call, Blame::Caller, false, Unknown),
         InternalError => (CallStage::Call, Blame::Tsugi, false, Unknown),
     }

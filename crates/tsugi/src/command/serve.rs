@@ -17,6 +17,7 @@ use futures_util::stream::FuturesUnordered;
 use parking_lot::RwLock;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
+use tsugi_audit::record::AuditKind;
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::ConnectionState;
 use tsugi_client::{Manager, Server, StartPolicy};
@@ -24,6 +25,7 @@ use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, StartError};
 use tsugi_protocol::answer::Fault;
 
+use crate::app::audit::GatewayAudit;
 use crate::app::gateway::{
     self, configured_backend::ConfiguredBackend, configured_backend::PostedServerTerms, persist::ServerPersistence,
 };
@@ -100,6 +102,8 @@ struct RunningGateway<'a> {
     keeper: Arc<ServerPersistence>,
     /// The defaults of servers that are added over HTTP.
     terms: Arc<RwLock<PostedServerTerms>>,
+    /// Absent where the configuration has no `audit`.
+    audit: Option<Arc<GatewayAudit>>,
     /// Settings that take effect once their servers are ready.
     coming: Option<PendingReload>,
     /// Settings that were refused, kept for another try.
@@ -186,6 +190,11 @@ impl<'a> RunningGateway<'a> {
         manager.reconcile(plan.servers);
         let guard = Arc::new(AccessGuard::new(&config).with_verifier(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
+        // Before anything can be called: a call that cannot be written down is not made.
+        let audit = loaded.settings.audit.as_ref().map(GatewayAudit::open).transpose()?.map(Arc::new);
+        if let Some(audit) = &audit {
+            hub.record_to(audit.clone());
+        }
         let terms = Arc::new(RwLock::new(PostedServerTerms::of(&loaded.settings)));
         let keeper = Arc::new(ServerPersistence::new(app, &loaded));
         let offered = ConfiguredBackend {
@@ -208,6 +217,7 @@ impl<'a> RunningGateway<'a> {
             arrivals,
             keeper,
             terms,
+            audit,
             coming: None,
             refused: None,
         })
@@ -273,9 +283,17 @@ impl<'a> RunningGateway<'a> {
         match self.doorkeeper.keys(self.app, &self.loaded.settings) {
             Ok(keys) => {
                 self.guard.replace_keys(keys);
+                self.note_change(AuditKind::Key, "replaced", "");
                 self.warn_if_shut();
             }
             Err(failure) => _ = failure.report(&self.app.output),
+        }
+    }
+
+    /// Writes down what the operator changed, where there is an audit log.
+    fn note_change(&self, kind: AuditKind, action: &str, name: &str) {
+        if let Some(audit) = &self.audit {
+            audit.note_change(kind, action, name);
         }
     }
 
@@ -298,6 +316,9 @@ impl<'a> RunningGateway<'a> {
         let ended = async {
             let cut_off = self.handle.drain(grace).await;
             self.manager.stop().await;
+            if let Some(audit) = &self.audit {
+                audit.close().await;
+            }
             cut_off
         };
         tokio::select! {

@@ -12,6 +12,7 @@ use tsugi_process::StopGrace;
 
 use super::serve::plan::GatewayPlan;
 use super::serve::signals::{ServiceSignals, SignalAction};
+use crate::app::audit::GatewayAudit;
 use crate::app::{App, gateway, profile_of_gateway};
 use crate::config::layer::LoadedConfig;
 use crate::failure::CommandFailure;
@@ -42,6 +43,10 @@ pub(crate) async fn run(app: &App, _: &StdioArgs) -> Result<CommandExit, Command
     plan.servers.iter_mut().for_each(|server| server.job.0.grace = BRIEF);
     manager.reconcile(plan.servers);
     let hub = Hub::new(manager.clone(), plan.hub, Arc::new(AccessGuard::new(&GatewayConfig::default())));
+    let audit = loaded.settings.audit.as_ref().map(GatewayAudit::open).transpose()?.map(Arc::new);
+    if let Some(audit) = &audit {
+        hub.record_to(audit.clone());
+    }
     let answer = endpoint(app, &loaded, &hub).answer;
     let (stop, stopped) = oneshot::channel();
     let (input, output) = (stream::input(), stream::output());
@@ -52,6 +57,9 @@ pub(crate) async fn run(app: &App, _: &StdioArgs) -> Result<CommandExit, Command
         () = until_second_signal(&mut signals, stop) => Ok(CommandExit::Interrupted),
     };
     manager.stop().await;
+    if let Some(audit) = &audit {
+        audit.close().await;
+    }
     Ok(ended?)
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod value;
 
 use std::ops::Deref;
 
+use super::settings::{audit, audit_sink};
 use super::settings::{admin, api_key, auth, breaker, cache, gateway, limits, options, pool, retry, root, sandbox};
 use super::settings::{server, tool, validate};
 use shape::SchemaShape;
@@ -80,6 +81,8 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &api_key::TABLE,
     &limits::TABLE,
     &admin::TABLE,
+    &audit::TABLE,
+    &audit_sink::TABLE,
 ];
 
 /// Words that people write for one of our keys and that are too far from it in letters to be found.

@@ -5,13 +5,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tsugi_audit::writer::{FailurePolicy, SyncMode};
 use tsugi_client::config::{AutoSwitch, EraChoice, InstancePolicy, RestartPolicy, StartPolicy, ValidationMode};
 use tsugi_process::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy};
 use tsugi_protocol::answer::FaultCode;
 use tsugi_schema::tool_name::ToolNaming;
 
 use super::key::nearest;
-use super::settings::{BuiltinServer, RemoteTransport};
+use super::settings::{ArgumentMode, AuditSinkType, BuiltinServer, RemoteTransport};
 
 /// What a value should have been.
 #[derive(Debug, PartialEq, Eq)]
@@ -235,6 +236,22 @@ pub(crate) trait ConfigKeyword: Copy + 'static {
     const NAMES: &'static [&'static str];
 }
 
+/// How soon lines of the audit log reach the disk.
+pub(crate) fn audit_sync(text: &str) -> ParseResult<SyncMode> {
+    if text == "always" {
+        return Ok(SyncMode::Always);
+    }
+    match positive_duration(text) {
+        Ok(interval) => Ok(SyncMode::Interval(interval)),
+        Err(_) => expected("`always` or a duration such as 200ms"),
+    }
+}
+
+/// A JSON pointer (RFC 6901).
+pub(crate) fn json_pointer(text: &str) -> ParseResult<String> {
+    if text.starts_with('/') { Ok(text.to_owned()) } else { expected("a JSON pointer such as /to") }
+}
+
 /// One of a few words.
 pub(crate) fn keyword<T: ConfigKeyword>(text: &str) -> ParseResult<T> {
     if let Some((_, meaning)) = T::WORDS.iter().find(|(word, _)| *word == text) {
@@ -263,6 +280,9 @@ words! {
     NetworkAccess: "none" => None, "loopback" => Loopback, "all" => All;
     CacheAccess: "none" => None, "read" => Read, "write" => Write;
     Isolation: "auto" => Auto, "standard" => Standard, "strict" => Strict;
+    ArgumentMode: "none" => None, "digest" => Digest, "fields" => Fields;
+    AuditSinkType: "postgres" => Postgres, "syslog" => Syslog, "otlp" => Otlp;
+    FailurePolicy: "refuse" => Refuse, "continue" => Continue;
     BuiltinServer: "pm" => Pm, "demo" => Demo;
     AutoSwitch: "auto" => Auto, "on" => On, "true" => On, "yes" => On, "off" => Off, "false" => Off, "no" => Off;
     RemoteTransport: "auto" => Auto, "http" => Http, "streamable-http" => Http, "streamableHttp" => Http,

@@ -1,5 +1,6 @@
 //! Turns what the user wrote into settings that are checked and complete, or into all of its problems.
 
+pub(super) mod audit;
 pub(super) mod gateway;
 pub(super) mod options;
 pub(super) mod policy;
@@ -100,8 +101,9 @@ fn read_root(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> CheckedSetti
     // Options first, because servers take from them what they leave out.
     let options = options::read(reader, section.get(&root::OPTIONS));
     let gateway = gateway::read(reader, section.get(&root::GATEWAY), &options);
+    let audit = audit::read(reader, section.get(&root::AUDIT));
     let servers = section.get(&root::SERVERS).map(|node| read_servers(reader, node, &options)).unwrap_or_default();
-    CheckedSettings { servers, options, gateway, secrets: Vec::new() }
+    CheckedSettings { servers, options, gateway, audit, secrets: Vec::new() }
 }
 
 /// Says what to do with a file of another program.

@@ -3,6 +3,7 @@
 //! What stands here is what a configuration becomes after everything is checked: complete, typed, and with every default
 //! in place.
 
+mod audit_log;
 mod downstream;
 mod policy;
 mod top;
@@ -18,6 +19,8 @@ use url::Url;
 
 use super::secret::{MaskedText, Secret};
 
+pub(crate) use audit_log::{ArgumentMode, AuditSettings, AuditSinkSettings, AuditSinkType};
+pub(in crate::config) use audit_log::{audit, audit_sink};
 pub(crate) use downstream::{AdminSettings, GatewaySettings, LimitSettings};
 pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits};
 pub(crate) use policy::CacheSettings;
@@ -34,6 +37,8 @@ pub(crate) struct CheckedSettings {
     pub(crate) servers: Vec<ServerSettings>,
     pub(crate) options: OptionSettings,
     pub(crate) gateway: GatewaySettings,
+    /// Absent when there is no audit log.
+    pub(crate) audit: Option<AuditSettings>,
     /// Every secret value that the configuration holds, to be masked in whatever is shown.
     #[serde(skip)]
     pub(crate) secrets: Vec<Secret>,

@@ -19,6 +19,7 @@ use super::html::HtmlWriter;
 use super::label::BoardLanguage;
 use super::look;
 use super::time_label::minute;
+use crate::audit::{self, AuditEvent};
 use crate::body::ResponseBody;
 use crate::dashboard::viewer::DashboardViewer;
 use crate::face::FaceRequest;
@@ -97,10 +98,17 @@ pub(crate) fn sign_in(asked: &FaceRequest<'_>, body: &Bytes) -> Result<Response<
     let key = url::form_urlencoded::parse(body).find(|(name, _)| name == "key").map(|(_, key)| key.into_owned());
     // A pasted key often has spaces around it.
     let Some((principal, signed_in)) = guard.sign_in(key.unwrap_or_default().trim()) else {
+        if let Some(trail) = asked.gateway.metrics().audit() {
+            trail.note(&AuditEvent::CredentialRefused { address: audit::address_of(asked.parts).as_deref() });
+        }
         let wish = BoardQuery::of(asked);
         return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(&wish, true)));
     };
     tracing::info!(caller = %principal.identity(), "signed in at the plain board");
+    if let Some(trail) = asked.gateway.metrics().audit() {
+        let address = audit::address_of(asked.parts);
+        trail.note(&AuditEvent::SignedIn { caller: principal.caller(), address: address.as_deref() });
+    }
     let mut response = Response::new(ResponseBody::empty());
     // The browser follows with a GET, so that a reload does not send the key again.
     *response.status_mut() = StatusCode::SEE_OTHER;

@@ -2,6 +2,7 @@
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tsugi_audit::record::AuditKind;
 use tsugi_client::manager::{PreparedServers, ReconcileStep};
 use tsugi_gateway::HubConfig;
 use tsugi_gateway::guard::api_key::ApiKey;
@@ -63,9 +64,17 @@ impl RunningGateway<'_> {
                 };
                 self.begin(self.keeper.complete(self.args.over(loaded)))
             }
-            ConfigChange::Invalid(problems) => Err(CommandFailure::Problems(problems)),
+            ConfigChange::Invalid(problems) => {
+                self.note_change(AuditKind::Config, "refused", &self.config_name());
+                Err(CommandFailure::Problems(problems))
+            }
         };
         self.tell_if_refused(begun);
+    }
+
+    /// The configuration file, as the audit log names it.
+    fn config_name(&self) -> String {
+        self.loaded.origin.path().map(|path| path.display().to_string()).unwrap_or_default()
     }
 
     fn tell_if_refused(&self, outcome: Result<(), CommandFailure>) {
@@ -125,6 +134,7 @@ impl RunningGateway<'_> {
         let steps = self.manager.adopt(ready.servers);
         self.hub.reconfigure(ready.hub);
         self.guard.replace_keys(keys);
+        self.note_change(AuditKind::Config, "reloaded", &self.config_name());
         *self.terms.write() = PostedServerTerms::of(&ready.loaded.settings);
         self.loaded = ready.loaded;
         self.refused = None;
@@ -179,6 +189,7 @@ fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec
         ("gateway.stateKey", before.state_key != after.state_key),
         ("gateway.dashboard", before.dashboard != after.dashboard),
         ("gateway.metrics", before.metrics != after.metrics),
+        ("audit", old.audit != new.audit),
         ("options.maxParallel", old.options.max_parallel != new.options.max_parallel),
         ("options.maxInFlight", old.options.max_in_flight != new.options.max_in_flight),
         ("options.debug", old.options.debug != new.options.debug),
@@ -211,6 +222,7 @@ mod tests {
             ),
             ("options: {maxParallel: 2, maxInFlight: 3}", &["options.maxParallel", "options.maxInFlight"]),
             ("options: {maxConnections: 4}", &["options.maxConnections"]),
+            ("audit: {file: audit.jsonl}", &["audit"]),
             ("options: {inputPatience: 9s}", &["options.inputPatience"]),
             ("gateway: {stateKey: 0123456789-0123456789-0123456789}", &["gateway.stateKey"]),
             ("gateway: {naming: bare, drainTimeout: 1s, adminApi: {enabled: no}, limits: {maxPageItems: 5}}", &[]),

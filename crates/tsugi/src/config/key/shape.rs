@@ -26,6 +26,8 @@ pub(crate) enum SchemaShape {
     Paths,
     ErrorCodes,
     TextMap,
+    /// A map of lists of text.
+    TextListMap,
     /// The map with this path.
     Table(&'static str),
     /// A list of such maps.
@@ -65,6 +67,7 @@ impl SchemaShape {
             SchemaShape::Paths => "list of paths".to_owned(),
             SchemaShape::ErrorCodes => "list of error codes".to_owned(),
             SchemaShape::TextMap => "map of text".to_owned(),
+            SchemaShape::TextListMap => "map of lists of text".to_owned(),
             SchemaShape::Table(_) => "map".to_owned(),
             SchemaShape::Tables(_) => "list".to_owned(),
             SchemaShape::NamedTables(_) => "list, or map by name".to_owned(),
@@ -97,6 +100,7 @@ impl SchemaShape {
             SchemaShape::TextMap => {
                 json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}})
             }
+            SchemaShape::TextListMap => json!({"type": "object", "additionalProperties": list(text())}),
             SchemaShape::Table(path) => reference(path),
             SchemaShape::Tables(path) => json!({"type": "array", "items": reference(path)}),
             SchemaShape::NamedTables(path) => json!({"anyOf": [

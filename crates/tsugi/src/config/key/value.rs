@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tsugi_audit::writer::SyncMode;
 use tsugi_client::config::InstancePolicy;
 use tsugi_process::{MemorySize, SandboxPolicy};
 
@@ -41,6 +42,7 @@ pub(crate) const HOSTS: ValueType<String> = plain(SchemaShape::TextList, parse::
 pub(crate) const ORIGINS: ValueType<String> = plain(SchemaShape::TextList, parse::origin);
 pub(crate) const ERROR_CODES: ValueType<String> = plain(SchemaShape::ErrorCodes, parse::error_code);
 pub(crate) const TRANSPORT_WORD: ValueType<RemoteTransport> = plain(SchemaShape::Words(TRANSPORTS), parse::keyword);
+pub(crate) const AUDIT_SYNC: ValueType<SyncMode> = plain(SchemaShape::Text, parse::audit_sync);
 pub(crate) const MEMORY_SIZE: ValueType<MemorySize> = plain(SchemaShape::Size, parse::memory_size);
 /// A word, or a map that is read by hand.
 pub(crate) const SANDBOX_WORD: ValueType<SandboxPolicy> =

@@ -19,6 +19,7 @@ settings! {
         SERVERS: () = "servers" | "mcpServers", by_hand(NamedTables("servers[]")), "", "The upstream servers, in the order in which their tools are listed.";
         OPTIONS: () = "options", by_hand(Table("options")), "", "Defaults for every server.";
         GATEWAY: () = "gateway", by_hand(Table("gateway")), "", "How `tsugi serve` offers the servers to callers.";
+        AUDIT: () = "audit", by_hand(Table("audit")), "", "The log that proves who called what. Absent: none is written.";
         ENV_FILE: () = "envFile", by_hand(Path), "", "A file of `NAME=value` lines whose variables `${…}` may use; variables of the process win.";
         SCHEMA: () = "$schema", by_hand(Text), "", "Ignored; editors use it.";
     }
