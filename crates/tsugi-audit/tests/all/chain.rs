@@ -256,3 +256,41 @@ fn a_checkpoint_can_be_read_from_its_line() {
     assert!(checkpoint.is_signed());
     assert_eq!(checkpoint.seq + 1, value(&last)["seq"].as_u64().unwrap());
 }
+
+mod mutations {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+    use tsugi_audit::verify::{ChainVerdict, ChainVerifier, VerifyOptions};
+
+    use crate::world::{AuditWorld, key};
+
+    static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| std::fs::read(AuditWorld::with_calls(4).file()).unwrap());
+
+    fn verdict(text: &[u8]) -> ChainVerdict {
+        let mut verifier = ChainVerifier::new(VerifyOptions { key: Some(key().public()), ..VerifyOptions::default() });
+        verifier.read("mutated", &mut &text[..]).unwrap().map_or_else(|| verifier.finish(), ChainVerdict::Broken)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// What the fuzz target looks for with more time: any splice of a good log is found, and nothing panics.
+        #[test]
+        fn no_splice_of_a_good_log_is_whole(
+            from in 0_usize..4000, until in 0_usize..4000, put in proptest::collection::vec(any::<u8>(), 0..40),
+            copied in 0_usize..4000, length in 0_usize..900,
+        ) {
+            let good = &*GOOD;
+            let (from, until) = (from.min(good.len()), until.min(good.len()));
+            let (from, until) = (from.min(until), from.max(until));
+            let copy = good.get(copied..(copied + length).min(good.len())).unwrap_or_default();
+            for middle in [&put[..], copy] {
+                let text = [&good[..from], middle, &good[until..]].concat();
+                // What is left of a log from some line on is whole by itself: older files may be gone.
+                let is_tail = good.ends_with(&text) && (from == 0 || text == *good);
+                prop_assert!(is_tail || verdict(&text).exit_code() != 0, "{}", String::from_utf8_lossy(&text));
+            }
+        }
+    }
+}

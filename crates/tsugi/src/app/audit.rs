@@ -209,12 +209,14 @@ impl AuditTrail for GatewayAudit {
 }
 
 fn identity_of(caller: &Caller) -> String {
-    caller.principal().to_owned()
+    caller.identity().to_string()
 }
 
 /// The OAuth client and the tenant of a caller.
-fn client_and_tenant(_caller: &Caller) -> (Option<String>, Option<String>) {
-    (None, None)
+fn client_and_tenant(caller: &Caller) -> (Option<String>, Option<String>) {
+    let owner = caller.owner();
+    let client = owner.client.as_ref().map(|client| client.as_str().to_owned());
+    (client, owner.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()))
 }
 
 /// An address as failures are counted by: an IPv6 network of 64 bits is one caller's.
