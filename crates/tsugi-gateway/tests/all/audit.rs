@@ -234,7 +234,7 @@ async fn refusals_are_written_down_with_the_rule_that_decided() {
     let headers = [("X-Api-Key", world.key.as_str())];
     let got = world.client.send("POST", "/servers/up/restart", &headers, "").await;
     assert_eq!(got.status, 403, "{got:?}");
-    assert_eq!(world.take(), ["denied /servers/{name}/restart by role"]);
+    assert_eq!(world.take(), ["denied /servers/{}/restart by role"]);
     let got = world.client.send("POST", "/mcp", &[("X-Api-Key", "wrong")], "{}").await;
     assert_eq!(got.status, 401, "{got:?}");
     assert_eq!(world.take(), ["wrong credential from 127.0.0.1"]);
