@@ -1,7 +1,8 @@
 //! Which lines a reader wants to see, and how they look to a person.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::path::Path;
 
 use serde_json::Value;
@@ -64,6 +65,27 @@ pub fn for_each_line(
     Ok(())
 }
 
+/// The last lines of a file that pass the filter, newest first. Only its last `bytes` are looked at.
+pub fn last_lines(file: &Path, filter: &LineFilter, limit: usize, bytes: u64) -> io::Result<Vec<Value>> {
+    let mut file = File::open(file)?;
+    let start = file.metadata()?.len().saturating_sub(bytes);
+    file.seek(SeekFrom::Start(start))?;
+    let mut reader = BufReader::with_capacity(LONGEST_LINE, file);
+    if start > 0 {
+        // The window begins somewhere within a line.
+        next_piece(&mut reader)?;
+    }
+    let mut lines = VecDeque::new();
+    while let Some(piece) = next_piece(&mut reader)? {
+        let Ok(line @ Value::Object(_)) = serde_json::from_slice(&piece.bytes) else { continue };
+        if filter.allows(&line) {
+            lines.push_front(line);
+            lines.truncate(limit);
+        }
+    }
+    Ok(lines.into())
+}
+
 /// Text as it is safe on a terminal: control characters and those that change the direction of text are shown by number.
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -103,6 +125,20 @@ mod tests {
         assert!(with(|filter| filter.since = AuditTime::parse("2026-01-02")));
         assert!(!with(|filter| filter.since = AuditTime::parse("2026-01-03")));
         assert!(!with(|filter| filter.until = AuditTime::parse("2026-01-02")));
+    }
+
+    #[test]
+    fn the_last_lines_come_newest_first_and_from_the_end_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let text: String = (1..=9).map(|seq| json!({"kind": "denied", "seq": seq}).to_string() + "\n").collect();
+        std::fs::write(&path, text).unwrap();
+        let seqs = |limit, bytes| {
+            let lines = last_lines(&path, &LineFilter::default(), limit, bytes).unwrap();
+            lines.iter().map(|line| line["seq"].as_u64().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(seqs(3, 1 << 20), [9, 8, 7]);
+        assert_eq!(seqs(100, 60), [9, 8]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 use http::request::Parts;
+use serde_json::Value;
 use tsugi_protocol::answer::{Call, Caller, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource};
 use tsugi_protocol::mcp::Method;
 
@@ -17,6 +18,18 @@ pub trait AuditTrail: Send + Sync {
 
     /// Writes what has happened already.
     fn note(&self, event: &AuditEvent<'_>);
+
+    /// How the log stands, and its last lines, newest first, for administrators. May block.
+    fn look(&self, query: &AuditQuery) -> Result<Value, Fault>;
+}
+
+/// Which lines the dashboard shows.
+#[derive(Debug, Clone, Default)]
+pub struct AuditQuery {
+    /// A kind, or its beginning before a dot.
+    pub kind: Option<String>,
+    pub identity: Option<String>,
+    pub limit: usize,
 }
 
 /// A call that was written down and waits for its end.
@@ -43,16 +56,38 @@ pub enum AuditEnding<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum AuditEvent<'a> {
     /// A call was refused before it was sent.
-    CallDenied { call: &'a Call, fault: &'a Fault, by: DenialRule },
+    CallDenied {
+        call: &'a Call,
+        fault: &'a Fault,
+        by: DenialRule,
+    },
     /// A request was refused before there was a call.
-    RequestDenied { caller: &'a Caller, route: &'a str, address: Option<&'a str>, code: FaultCode, by: DenialRule },
+    RequestDenied {
+        caller: &'a Caller,
+        route: &'a str,
+        address: Option<&'a str>,
+        code: FaultCode,
+        by: DenialRule,
+    },
     /// A credential did not hold. These are counted by address.
-    CredentialRefused { address: Option<&'a str> },
+    CredentialRefused {
+        address: Option<&'a str>,
+    },
     /// A person signed in at the dashboard.
-    SignedIn { caller: &'a Caller, address: Option<&'a str> },
-    SignedOut { caller: &'a Caller },
+    SignedIn {
+        caller: &'a Caller,
+        address: Option<&'a str>,
+    },
+    SignedOut {
+        caller: &'a Caller,
+    },
     /// An administrator gave an order about a server.
-    ServerOrdered { caller: &'a Caller, order: &'a str, server: &'a str, is_done: bool },
+    ServerOrdered {
+        caller: &'a Caller,
+        order: &'a str,
+        server: &'a str,
+        is_done: bool,
+    },
 }
 
 /// The kind of rule that decided against a request.

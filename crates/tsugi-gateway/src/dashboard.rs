@@ -3,6 +3,7 @@
 //! [`page`] is the page itself, made by `dashboard/` beside this crate and embedded here; [`session`] signs people
 //! in; [`recorder`] remembers calls; [`look`] shows what is there now, and [`events`] what happens.
 
+mod audit_look;
 pub(crate) mod board;
 mod events;
 mod histogram;
@@ -36,6 +37,8 @@ pub enum DashboardView {
     Call,
     /// The last hour.
     Charts,
+    /// The end of the audit log.
+    Audit,
     /// What stands on the board.
     Board,
     /// What happens from now on.
@@ -56,6 +59,7 @@ pub(crate) async fn show(
         DashboardView::Calls => overview::calls(&viewer, asked.parts.uri.query().unwrap_or_default()),
         DashboardView::Call => overview::call(&viewer, &name),
         DashboardView::Charts => overview::charts(&viewer, asked.parts.uri.query().unwrap_or_default()),
+        DashboardView::Audit => audit_look::show(&viewer, asked.parts.uri.query().unwrap_or_default()).await,
         DashboardView::Board => board::show(&viewer, &name, asked.parts.uri.query().unwrap_or_default()).await,
         DashboardView::Events => events::open(&viewer, asked),
     }

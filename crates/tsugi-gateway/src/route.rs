@@ -177,6 +177,7 @@ pub static ROUTES: &[RouteEntry] = &[
     entry(Method::GET, "/api/calls", Route::Dashboard(DashboardView::Calls), ErrorStyle::Rest),
     entry(Method::GET, "/api/calls/{}", Route::Dashboard(DashboardView::Call), ErrorStyle::Rest),
     entry(Method::GET, "/api/charts", Route::Dashboard(DashboardView::Charts), ErrorStyle::Rest),
+    entry(Method::GET, "/api/audit", Route::Dashboard(DashboardView::Audit), ErrorStyle::Rest),
     entry(Method::GET, "/api/board/{}", Route::Dashboard(DashboardView::Board), ErrorStyle::Rest),
     entry(Method::POST, "/api/board/{}", Route::BoardOrder, ErrorStyle::Rest),
     entry(Method::GET, "/board.html", Route::PlainBoard, ErrorStyle::Rest),

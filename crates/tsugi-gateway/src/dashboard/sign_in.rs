@@ -75,6 +75,7 @@ fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Val
         "csrf": csrf,
         "version": env!("CARGO_PKG_VERSION"),
         "pm": has_pm && access.allows_some_of("pm"),
+        "audit": principal.is_admin() && gateway.metrics().audit().is_some(),
         "allowAdd": control.is_some(),
         "allowCommands": control.is_some_and(|control| control.allows_commands()),
     })

@@ -19,9 +19,9 @@ use crate::audit::{self, AuditEvent, DenialRule};
 use crate::body::ResponseBody;
 use crate::drain::BusyGuard;
 use crate::face::{self, FaceRequest};
-use crate::guard::{api_key, cors};
 use crate::guard::principal::Principal;
 use crate::guard::refusal::HttpRefusal;
+use crate::guard::{api_key, cors};
 use crate::route::{self, ErrorStyle, Route, RouteMatch};
 use crate::telemetry::access_log::AccessLogEntry;
 
@@ -102,7 +102,8 @@ impl Gateway {
             RouteMatch::Nothing(_) => return Err(no_such_path()),
         };
         let busy_guard = self.admit(&principal, entry.route, parts);
-        let busy_guard = busy_guard.inspect_err(|refusal| self.note_denial(principal.caller(), entry.pattern, parts, refusal))?;
+        let busy_guard =
+            busy_guard.inspect_err(|refusal| self.note_denial(principal.caller(), entry.pattern, parts, refusal))?;
         let recorded = self.metrics.audit().map(|_| principal.caller().clone());
         let RequestInput { body, upgrade, request_id } = input;
         let request = FaceRequest { gateway: self, principal, parts, request_id, busy_guard, upgrade };

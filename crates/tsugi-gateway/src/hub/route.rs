@@ -8,8 +8,8 @@ use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::completion::CompletionReference;
 
 use super::access::denied;
-use super::{Hub, resource};
 use super::snapshot::{HubSnapshot, PublicEntry, PublicNames};
+use super::{Hub, resource};
 use crate::guard::caller_access::CallerAccess;
 use crate::telemetry::metrics::ToolMeter;
 

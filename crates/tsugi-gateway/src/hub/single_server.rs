@@ -12,8 +12,8 @@ use tsugi_protocol::mcp::completion::CompletionReference;
 use tsugi_schema::header_param::HeaderParams;
 
 use super::list::ListKind;
-use super::snapshot::{PublicEntry, describe_as};
 use super::route::answer_measured;
+use super::snapshot::{PublicEntry, describe_as};
 use super::{Hub, page};
 use crate::backend::ToolHeaders;
 use crate::guard::caller_access::CallerAccess;

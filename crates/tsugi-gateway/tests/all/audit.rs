@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
-use tsugi_gateway::audit::{AuditEnding, AuditEvent, AuditTicket, AuditTrail, CallAuditEntry};
+use tsugi_gateway::audit::{AuditEnding, AuditEvent, AuditQuery, AuditTicket, AuditTrail, CallAuditEntry};
 use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
 use tsugi_gateway::guard::permit::AccessPermit;
@@ -57,6 +57,10 @@ impl AuditTrail for FakeTrail {
         };
         let on_disk = self.waits.then(|| Box::pin(on_disk) as futures_util::future::BoxFuture<'static, _>);
         Ok(AuditTicket { entry: Box::new(FakeEntry(self.journal.clone(), what)), on_disk })
+    }
+
+    fn look(&self, query: &AuditQuery) -> Result<Value, Fault> {
+        Ok(json!({"kind": query.kind, "lines": self.journal.lock().len()}))
     }
 
     fn note(&self, event: &AuditEvent<'_>) {
@@ -258,4 +262,21 @@ async fn orders_and_sign_ins_are_written_down() {
     let wrong = world.client.send("POST", "/api/session", &json_body, r#"{"key":"wrong"}"#).await;
     assert_eq!(wrong.status, 401, "{wrong:?}");
     assert_eq!(world.take(), ["wrong credential from 127.0.0.1"]);
+}
+
+#[tokio::test]
+async fn only_administrators_read_the_log_in_the_dashboard() {
+    let world = AuditedWorld::new(false).await;
+    let look = |key: String| {
+        let client = &world.client;
+        async move { client.send("GET", "/api/audit?kind=denied", &[("X-Api-Key", key.as_str())], "").await }
+    };
+    let shown = look(world.admin.clone()).await;
+    assert_eq!((shown.status, shown.json()), (200, json!({"kind": "denied", "lines": 0})), "{shown:?}");
+    assert_eq!(look(world.key.clone()).await.status, 403);
+    let session = |key: String| {
+        let client = &world.client;
+        async move { client.send("GET", "/api/session", &[("X-Api-Key", key.as_str())], "").await.json()["audit"].clone() }
+    };
+    assert_eq!((session(world.admin.clone()).await, session(world.key.clone()).await), (json!(true), json!(false)));
 }

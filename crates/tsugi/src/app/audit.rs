@@ -6,12 +6,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tsugi_audit::arguments::ArgumentPolicy;
 use tsugi_audit::checkpoint::AuditKey;
+use tsugi_audit::filter::{self, LineFilter};
 use tsugi_audit::record::{AuditKind, AuditOutcome, AuditRecord, DecisionRecord};
 use tsugi_audit::sink::{OtlpSink, PostgresSink, SinkTask, SyslogSink};
 use tsugi_audit::writer::{AuditWriter, WriterConfig};
-use tsugi_gateway::audit::{AuditEnding, AuditEvent, AuditTicket, AuditTrail, CallAuditEntry};
+use tsugi_gateway::audit::{AuditEnding, AuditEvent, AuditQuery, AuditTicket, AuditTrail, CallAuditEntry};
 use tsugi_protocol::answer::{Call, CallFailure, Caller, Fault, FaultCode, Outcome};
 use tsugi_protocol::mcp::Method;
 
@@ -22,6 +24,8 @@ use crate::failure::CommandFailure;
 const MINUTE: Duration = Duration::from_secs(60);
 /// How many addresses are counted apart within a minute.
 const ADDRESSES: usize = 10_000;
+/// How much of the end of the file the dashboard searches.
+const LOOKED_AT: u64 = 4 << 20;
 
 /// Writes what a gateway reports.
 pub(crate) struct GatewayAudit {
@@ -147,6 +151,23 @@ impl AuditTrail for GatewayAudit {
         Ok(AuditTicket { entry: Box::new(CallEntry { begun: seq, ..entry }), on_disk })
     }
 
+    fn look(&self, query: &AuditQuery) -> Result<Value, Fault> {
+        let status = self.writer.status();
+        let filter = LineFilter { kind: query.kind.clone(), identity: query.identity.clone(), ..LineFilter::default() };
+        let file = self.writer.files().current();
+        let lines = filter::last_lines(file, &filter, query.limit, LOOKED_AT)
+            .map_err(|error| Fault::new(FaultCode::InternalError, format!("the audit log cannot be read: {error}")))?;
+        Ok(json!({
+            "file": file.display().to_string(),
+            "seq": status.head.seq,
+            "isAvailable": status.is_available,
+            "backlog": status.backlog,
+            "lost": status.lost,
+            "checkpoint": status.last_checkpoint,
+            "lines": lines,
+        }))
+    }
+
     fn note(&self, event: &AuditEvent<'_>) {
         match *event {
             AuditEvent::CallDenied { call, fault, by } => {
@@ -173,7 +194,9 @@ impl AuditTrail for GatewayAudit {
                 };
                 self.writer.note(&record);
             }
-            AuditEvent::CredentialRefused { address } => self.count_failure(&counted_address(address.unwrap_or("unknown"))),
+            AuditEvent::CredentialRefused { address } => {
+                self.count_failure(&counted_address(address.unwrap_or("unknown")))
+            }
             AuditEvent::SignedIn { caller, address } => {
                 let identity = identity_of(caller);
                 let record = AuditRecord {
@@ -314,7 +337,7 @@ impl CallAuditEntry for CallEntry {
                 (AuditOutcome::Failed, Some(fault.code.as_str().to_owned()), None)
             }
             AuditEnding::Outcome(Outcome::Failed(CallFailure::Upstream(error))) => {
-                (AuditOutcome::Failed, Some(error.code.to_string()), None)
+                (AuditOutcome::Failed, Some(error.code().to_string()), None)
             }
         };
         let record = AuditRecord {

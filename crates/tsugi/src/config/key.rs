@@ -10,8 +10,8 @@ pub(crate) mod value;
 
 use std::ops::Deref;
 
-use super::settings::{audit, audit_sink};
 use super::settings::{admin, api_key, auth, breaker, cache, gateway, limits, options, pool, retry, root, sandbox};
+use super::settings::{audit, audit_sink};
 use super::settings::{server, tool, validate};
 use shape::SchemaShape;
 use value::ValueType;

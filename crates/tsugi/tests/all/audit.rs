@@ -67,7 +67,8 @@ fn serve(stream: TcpStream, journal: &Mutex<Vec<String>>) -> Option<()> {
             _ => json!({}),
         };
         let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", answer.len());
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", answer.len());
         stream.write_all((head + &answer).as_bytes()).ok()?;
     }
 }
@@ -98,7 +99,8 @@ fn call(serving: &Serving, id: &str) -> Option<(String, Value)> {
 
 /// Every line of the log that is one.
 fn lines(world: &World) -> Vec<Value> {
-    let mut files: Vec<_> = std::fs::read_dir(world.path().join("audit")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(world.path().join("audit")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|ending| ending == "jsonl"));
     files.sort();
     let text: Vec<Vec<u8>> = files.iter().map(|path| std::fs::read(path).unwrap()).collect();

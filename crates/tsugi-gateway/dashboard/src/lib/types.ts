@@ -11,6 +11,8 @@ export interface Session {
   csrf: string | null;
   version: string;
   pm: boolean;
+  /** Whether there is an audit log that this person may read. */
+  audit: boolean;
   allowAdd: boolean;
   /** Whether programs may be added, not only addresses. */
   allowCommands?: boolean;

@@ -1,7 +1,8 @@
 /** The page's words in English. */
 
 export const en = {
-  "nav": "Main", "nav.overview": "Overview", "nav.try": "Try it", "nav.calls": "Calls", "nav.charts": "Charts", "nav.board": "Board",
+  "nav": "Main", "nav.overview": "Overview", "nav.try": "Try it", "nav.calls": "Calls", "nav.charts": "Charts", "nav.board": "Board", "nav.audit": "Audit",
+  "audit.lines": "{n} lines", "audit.signed": "signed to {n} at {when}", "audit.again": "Read again", "audit.unavailable": "The log cannot be written. Calls are refused, unless the configuration says to go on.", "audit.lost": "{n} lines could not be written since the start.", "audit.filter": "Filter lines", "audit.kind": "Kind", "audit.identity": "Identity", "audit.what": "What", "audit.seq": "No.", "audit.none": "No line fits.", "audit.verify": "Newest first. Whether the log is whole is what this says:",
   "skip": "Skip to the content", "search": "Search", "search.what": "A server, a tool, a place", "search.hits": "Found", "search.none": "No matches.", "search.place": "Place",
   "kind.tool": "Tool", "kind.prompt": "Prompt", "kind.resource": "Resource",
   "help": "Keys", "help.search": "Search", "help.help": "This help", "help.walk": "Next and previous row", "help.new": "New server, new task", "help.send": "Send what is being tried", "help.close": "Close what is open",

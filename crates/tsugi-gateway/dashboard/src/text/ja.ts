@@ -3,7 +3,8 @@
 import type { en } from "./en";
 
 export const ja: Record<keyof typeof en, string> = {
-  "nav": "メイン", "nav.overview": "概要", "nav.try": "試す", "nav.calls": "呼び出し", "nav.charts": "グラフ", "nav.board": "ボード",
+  "nav": "メイン", "nav.overview": "概要", "nav.try": "試す", "nav.calls": "呼び出し", "nav.charts": "グラフ", "nav.board": "ボード", "nav.audit": "監査",
+  "audit.lines": "{n} 行", "audit.signed": "{n} まで署名済み（{when}）", "audit.again": "再読み込み", "audit.unavailable": "ログに書き込めません。設定で続行が許可されていない限り、呼び出しは拒否されます。", "audit.lost": "起動してから {n} 行を書き込めませんでした。", "audit.filter": "行を絞り込む", "audit.kind": "種類", "audit.identity": "識別", "audit.what": "対象", "audit.seq": "番号", "audit.none": "該当する行はありません。", "audit.verify": "新しい順です。ログが完全かどうかは次のコマンドで分かります:",
   "skip": "本文へ移動", "search": "検索", "search.what": "サーバー、ツール、画面を探す", "search.hits": "検索結果", "search.none": "該当するものがありません。", "search.place": "画面",
   "kind.tool": "ツール", "kind.prompt": "プロンプト", "kind.resource": "リソース",
   "help": "キー操作", "help.search": "検索", "help.help": "このヘルプ", "help.walk": "次の行・前の行", "help.new": "サーバー・タスクの追加", "help.send": "試している内容を送信", "help.close": "開いているものを閉じる",

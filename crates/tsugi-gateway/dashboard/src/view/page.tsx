@@ -12,6 +12,7 @@ import { nextTheme, theme } from "../lib/theme";
 import { helpOpen, listenForKeys, searchOpen } from "../lib/shortcut";
 import { Fault, IconButton, Loading, Toasts } from "../part/basics";
 import { Icon, type IconName, Mark } from "../part/icon";
+import { Audit } from "./audit";
 import { Board } from "./board";
 import { Calls } from "./calls";
 import { Charts } from "./charts";
@@ -72,6 +73,7 @@ function View() {
     case "try": return <TryIt server={second} kind={third} name={fourth} />;
     case "calls": return <Calls selected={second} />;
     case "charts": return <Charts />;
+    case "audit": return <Audit />;
     case "board": return <Board selected={second} />;
     default: return <Overview />;
   }
@@ -87,12 +89,13 @@ const PLACES: { id: string; name: Key; icon: IconName; keys: string }[] = [
   { id: "try", name: "nav.try", icon: "play", keys: "g t" },
   { id: "calls", name: "nav.calls", icon: "calls", keys: "g c" },
   { id: "charts", name: "nav.charts", icon: "charts", keys: "g h" },
+  { id: "audit", name: "nav.audit", icon: "audit", keys: "g a" },
   { id: "board", name: "nav.board", icon: "board", keys: "g b" },
 ];
 
 function Rail() {
   const here = route.value.parts[0] ?? "";
-  const places = PLACES.filter((place) => place.id !== "board" || session.value?.pm);
+  const places = PLACES.filter((place) => (place.id !== "board" || session.value?.pm) && (place.id !== "audit" || session.value?.audit));
   return (
     <header class="rail">
       <a class="brand" href="#/"><Mark /><span class="brand-name">tsugi</span><span class="brand-version">{session.value?.version}</span></a>
