@@ -38,6 +38,7 @@ impl CanonicalObject {
             return;
         }
         self.text.push(b'.');
+        // Digit by digit until nothing is left: no zeros at the end.
         let mut unit = 100;
         while rest > 0 {
             self.text.push(b'0' + (rest / unit) as u8);
@@ -79,6 +80,7 @@ impl CanonicalObject {
 pub(crate) fn write_string(text: &mut Vec<u8>, value: &str) {
     text.push(b'"');
     let bytes = value.as_bytes();
+    // Runs of plain bytes are copied at once; names rarely have anything else.
     let mut plain = 0;
     for (at, &byte) in bytes.iter().enumerate() {
         if byte >= 0x20 && byte != b'"' && byte != b'\\' {

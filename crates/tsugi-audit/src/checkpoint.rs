@@ -21,7 +21,7 @@ const ARGUMENT_CONTEXT: &[u8] = b"tsugi audit arguments 1";
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
-pub enum KeyError {
+pub enum AuditKeyError {
     #[error("audit key {path:?}: {error}")]
     File {
         path: String,
@@ -49,24 +49,27 @@ impl fmt::Debug for AuditKey {
 }
 
 impl AuditKey {
-    pub fn from_seed(seed: &[u8; 32]) -> Result<Self, KeyError> {
-        let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| KeyError::Malformed("seed".to_owned()))?;
+    pub fn from_seed(seed: &[u8; 32]) -> Result<Self, AuditKeyError> {
+        let pair =
+            Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| AuditKeyError::Malformed("seed".to_owned()))?;
+        // Two uses, two keys: a digest must not help with a signature.
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, seed), ARGUMENT_CONTEXT);
         Ok(Self { pair, arguments: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()) })
     }
 
     /// Reads the key from a file of 0600, or makes one there. The public half is written beside it with the ending
     /// `.pub`, for those who verify.
-    pub fn load_or_create(path: &Path) -> Result<Self, KeyError> {
-        let failed = |error| KeyError::File { path: path.display().to_string(), error };
+    pub fn load_or_create(path: &Path) -> Result<Self, AuditKeyError> {
+        let failed = |error| AuditKeyError::File { path: path.display().to_string(), error };
         match std::fs::read_to_string(path) {
             Ok(text) => {
                 let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
+                // A key that others could read may have signed another history already.
                 if mode & 0o077 != 0 {
-                    return Err(KeyError::Exposed(path.display().to_string()));
+                    return Err(AuditKeyError::Exposed(path.display().to_string()));
                 }
                 let seed =
-                    from_hex::<32>(text.trim()).ok_or_else(|| KeyError::Malformed(path.display().to_string()))?;
+                    from_hex::<32>(text.trim()).ok_or_else(|| AuditKeyError::Malformed(path.display().to_string()))?;
                 Self::from_seed(&seed)
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::create(path),
@@ -74,11 +77,12 @@ impl AuditKey {
         }
     }
 
-    fn create(path: &Path) -> Result<Self, KeyError> {
-        let failed = |error| KeyError::File { path: path.display().to_string(), error };
+    fn create(path: &Path) -> Result<Self, AuditKeyError> {
+        let failed = |error| AuditKeyError::File { path: path.display().to_string(), error };
         let mut seed = [0; 32];
-        SystemRandom::new().fill(&mut seed).map_err(|_| KeyError::NoRandomness)?;
+        SystemRandom::new().fill(&mut seed).map_err(|_| AuditKeyError::NoRandomness)?;
         let key = Self::from_seed(&seed)?;
+        // Never over a key that is there: what it signed could not be verified.
         let mut file =
             std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
         writeln!(file, "{}", hex(&seed)).and_then(|()| file.sync_all()).map_err(failed)?;
@@ -88,10 +92,10 @@ impl AuditKey {
         Ok(key)
     }
 
-    pub fn public(&self) -> PublicKey {
+    pub fn public(&self) -> AuditPublicKey {
         let mut public = [0; 32];
         public.copy_from_slice(self.pair.public_key().as_ref());
-        PublicKey(public)
+        AuditPublicKey(public)
     }
 
     pub(crate) fn argument_digest(&self, canonical: &[u8]) -> [u8; 32] {
@@ -109,6 +113,7 @@ impl AuditKey {
             signature: String::new(),
             time: time.to_string(),
         };
+        // Everything else is in place now, and all of it is signed.
         checkpoint.signature = hex(self.pair.sign(&checkpoint.signed_bytes()).as_ref());
         checkpoint
     }
@@ -116,21 +121,21 @@ impl AuditKey {
 
 /// The half of the key that others may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct PublicKey([u8; 32]);
+pub struct AuditPublicKey([u8; 32]);
 
-impl PublicKey {
+impl AuditPublicKey {
     pub fn parse(text: &str) -> Option<Self> {
         from_hex(text.trim()).map(Self)
     }
 }
 
-impl fmt::Display for PublicKey {
+impl fmt::Display for AuditPublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex(&self.0))
     }
 }
 
-impl fmt::Debug for PublicKey {
+impl fmt::Debug for AuditPublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -176,8 +181,8 @@ impl Checkpoint {
         Some(ChainHead { seq: self.seq, hash: LineHash::parse(&self.hash)? })
     }
 
-    pub fn key(&self) -> Option<PublicKey> {
-        PublicKey::parse(&self.key)
+    pub fn key(&self) -> Option<AuditPublicKey> {
+        AuditPublicKey::parse(&self.key)
     }
 
     /// True when the key that the checkpoint names signed it. Whether that is the right key is another question.
@@ -203,6 +208,7 @@ impl Checkpoint {
         text.string("key", &self.key);
         text.string("reason", self.reason.as_str());
         text.integer("seq", self.seq);
+        // What is signed has no signature yet.
         if with_signature {
             text.string("signature", &self.signature);
         }
@@ -213,7 +219,7 @@ impl Checkpoint {
 
 fn verify_with(
     algorithm: &'static dyn signature::VerificationAlgorithm,
-    key: &PublicKey,
+    key: &AuditPublicKey,
     message: &[u8],
     signature: &[u8],
 ) -> bool {
@@ -262,12 +268,12 @@ mod tests {
         let made = AuditKey::load_or_create(&path).unwrap().public();
         assert_eq!(AuditKey::load_or_create(&path).unwrap().public(), made);
         assert_eq!(
-            PublicKey::parse(&std::fs::read_to_string(folder.path().join("audit.key.pub")).unwrap()),
+            AuditPublicKey::parse(&std::fs::read_to_string(folder.path().join("audit.key.pub")).unwrap()),
             Some(made)
         );
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(AuditKey::load_or_create(&path), Err(KeyError::Exposed(_))));
+        assert!(matches!(AuditKey::load_or_create(&path), Err(AuditKeyError::Exposed(_))));
         assert!(!format!("{:?}", AuditKey::from_seed(&[9; 32]).unwrap()).contains("0909"));
     }
 }

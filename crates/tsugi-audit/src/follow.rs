@@ -20,10 +20,10 @@ pub struct LineFollower {
     files: AuditFileSet,
     /// The last line that was given out.
     seq: u64,
-    open: Option<OpenPlace>,
+    open: Option<FollowedFile>,
 }
 
-struct OpenPlace {
+struct FollowedFile {
     reader: BufReader<File>,
     /// Where the next line begins.
     offset: u64,
@@ -99,7 +99,7 @@ impl LineFollower {
     }
 
     /// Opens the file that has the line after the position.
-    fn find(&self) -> io::Result<Option<OpenPlace>> {
+    fn find(&self) -> io::Result<Option<FollowedFile>> {
         let finished = self.files.finished_files()?;
         // The last file whose first line is not after the wanted one, unless the current file begins before it too.
         let wanted = self.seq + 1;
@@ -116,7 +116,7 @@ impl LineFollower {
         match File::open(path) {
             Ok(file) => {
                 let inode = file.metadata()?.ino();
-                Ok(Some(OpenPlace { reader: BufReader::new(file), offset: 0, inode }))
+                Ok(Some(FollowedFile { reader: BufReader::new(file), offset: 0, inode }))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

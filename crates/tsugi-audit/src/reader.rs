@@ -53,10 +53,12 @@ pub struct ChainLine {
 impl ChainLine {
     /// Reads a line without its newline; `None` when it is not one of ours.
     pub fn parse(line: &[u8]) -> Option<Self> {
+        // Cheap tests first: what stands here may be anything.
         if line.len() > LONGEST_LINE || line.first() != Some(&b'{') {
             return None;
         }
         let raw: RawChainLine<'_> = serde_json::from_slice(line).ok()?;
+        // A number from outside must not overflow when the next one is computed.
         if raw.seq > LARGEST_SEQ || raw.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.seq > LARGEST_SEQ) {
             return None;
         }
@@ -105,6 +107,7 @@ impl FragmentDigest {
     }
 
     pub(crate) fn add(&mut self, piece: &FilePiece) {
+        // The newline between two pieces belongs to what was cut.
         if self.pieces > 0 {
             self.context.update(b"\n");
             self.bytes += 1;
@@ -135,6 +138,7 @@ pub fn next_piece(reader: &mut impl BufRead) -> io::Result<Option<FilePiece>> {
         is_empty = false;
         let end = available.iter().position(|&byte| byte == b'\n');
         let part = &available[..end.unwrap_or(available.len())];
+        // One byte more than a line may have, so that it is known to be too long.
         let room = (LONGEST_LINE + 1).saturating_sub(piece.bytes.len());
         piece.bytes.extend_from_slice(&part[..part.len().min(room)]);
         piece.length += part.len() as u64;

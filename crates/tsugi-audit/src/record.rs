@@ -196,6 +196,7 @@ pub(crate) struct PreparedLine {
 
 impl PreparedLine {
     pub(crate) fn new(record: &AuditRecord<'_>, time: AuditTime, policy: &ArgumentPolicy, key: &AuditKey) -> Self {
+        // Parsed only where the policy keeps something of them.
         let arguments = record.arguments.and_then(|arguments| policy.record(record, arguments, key));
         Self::format(record, time, arguments.as_ref(), &LogMembers::default())
     }
@@ -211,6 +212,7 @@ impl PreparedLine {
         arguments: Option<&ArgumentRecord>,
         members: &LogMembers<'_>,
     ) -> Self {
+        // Most lines fit, so that one allocation is enough.
         let mut line = CanonicalObject::with_capacity(512);
         text(&mut line, "action", "actionDigest", record.action);
         text(&mut line, "address", "addressDigest", record.address);
@@ -242,6 +244,7 @@ impl PreparedLine {
         if let Some(outcome) = record.outcome {
             line.string("outcome", outcome.as_str());
         }
+        // The two places that are filled in under the lock.
         let prev_at = line.position();
         text(&mut line, "requestId", "requestIdDigest", record.request_id);
         let seq_at = line.position();
@@ -275,6 +278,7 @@ fn integer(line: &mut CanonicalObject, name: &str, value: Option<u64>) {
 
 fn text(line: &mut CanonicalObject, name: &str, digest_name: &str, value: Option<&str>) {
     let Some(value) = value else { return };
+    // The usual case: no digest is taken.
     if value.len() <= LONGEST_TEXT {
         return line.string(name, value);
     }
@@ -286,6 +290,7 @@ fn text(line: &mut CanonicalObject, name: &str, digest_name: &str, value: Option
 fn decision_text(decision: &DecisionRecord<'_>) -> Vec<u8> {
     let mut text = CanonicalObject::with_capacity(64);
     text.string("by", decision.by);
+    // An empty list would say that no policy decided, where none was asked.
     if !decision.policies.is_empty() {
         let mut list = vec![b'['];
         for policy in decision.policies {

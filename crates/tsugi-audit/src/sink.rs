@@ -112,11 +112,13 @@ async fn run(files: AuditFileSet, name: String, mut sink: impl LineSink, stop: C
                 continue;
             }
         };
+        // A sink that hangs must not hold up the end of the gateway.
         let patience = if is_stopping { LAST_WORDS } else { PATIENCE };
         let sent = tokio::time::timeout(patience, sink.send(&batch)).await;
         let sent = sent.unwrap_or_else(|_| Err(SinkError::unavailable("no answer in time")));
         match sent {
             Ok(()) => {
+                // After the sink, so that a crash in between sends lines twice and loses none.
                 position.write(follower.seq());
                 pause = FIRST_PAUSE;
                 if std::mem::take(&mut is_reported) {
@@ -135,6 +137,7 @@ async fn run(files: AuditFileSet, name: String, mut sink: impl LineSink, stop: C
                 if is_stopping {
                     return;
                 }
+                // The same lines again: the position on the disk has not moved.
                 follower.rewind(begin);
                 wait(&stop, retry_after.unwrap_or(pause).min(LONGEST_PAUSE)).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);

@@ -5,7 +5,7 @@ use std::io::{self, BufReader};
 use std::path::Path;
 
 use crate::chain::{ChainHead, LineHash};
-use crate::checkpoint::{Checkpoint, CheckpointReason, PublicKey};
+use crate::checkpoint::{AuditPublicKey, Checkpoint, CheckpointReason};
 use crate::file_set::AuditFileSet;
 use crate::reader::{ChainLine, FilePiece, FragmentDigest, LONGEST_LINE, next_piece};
 use crate::record::{AuditKind, AuditRecord, LogMembers, PreparedLine};
@@ -15,7 +15,7 @@ use crate::timestamp::AuditTime;
 #[derive(Debug, Clone, Default)]
 pub struct VerifyOptions {
     /// The key that must have signed every checkpoint.
-    pub key: Option<PublicKey>,
+    pub key: Option<AuditPublicKey>,
     /// A checkpoint that was kept elsewhere. The chain must contain its line.
     pub from: Option<Checkpoint>,
     /// True when a writer has the last file now, so that its end may be unsigned.
@@ -231,9 +231,11 @@ impl ChainVerifier {
         if let Some(broken) = self.check_fragment(line) {
             return Some(broken);
         }
+        // Before the first line nothing can be compared, except with what was kept elsewhere.
         let Some(head) = self.head else {
             return self.first(file, number, line, text);
         };
+        // The numbers first: they tell a missing line from a changed one.
         let expected = head.seq + 1;
         if line.seq > expected {
             // A swapped pair shows the later line first, and so does a removed line. Both name the one that is not here.
@@ -287,6 +289,7 @@ impl ChainVerifier {
 
     fn accept(&mut self, file: &str, number: u64, line: &ChainLine, text: &[u8]) -> Option<ChainBreak> {
         let broken = |reason| Some(ChainBreak { seq: line.seq, file: file.to_owned(), line: number, reason });
+        // Until the next checkpoint this line is unsigned.
         self.last_reason = None;
         self.summary.unsigned += 1;
         if line.kind == Some(AuditKind::Checkpoint) {
@@ -321,6 +324,7 @@ impl ChainVerifier {
     /// A checkpoint signs the line before it, and every byte of its own line follows from what is signed.
     fn checkpoint_fault(&self, line: &ChainLine, text: &[u8]) -> Option<BreakReason> {
         let Some(checkpoint) = &line.checkpoint else { return Some(BreakReason::BadSignature) };
+        // The wrong key first: its signature may well be good.
         if self.options.key.is_some_and(|key| checkpoint.key() != Some(key)) {
             return Some(BreakReason::OtherKey);
         }

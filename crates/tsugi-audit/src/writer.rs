@@ -79,7 +79,7 @@ impl WriterConfig {
 
 /// Why no writer could be made.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum AuditOpenError {
     #[error("audit file {file:?}: another gateway is writing to it; give each gateway a file of its own")]
     Owned { file: PathBuf },
     #[error("audit file {file:?}: {error}")]
@@ -193,6 +193,7 @@ impl ChainTail {
 
     /// Gives a line its place.
     fn push(&mut self, line: &PreparedLine) -> u64 {
+        // Hashed where it stands, without another copy.
         let start = self.pending.len();
         let seq = self.head.seq + 1;
         line.splice(&mut self.pending, &self.head.hash.0, seq);
@@ -222,8 +223,9 @@ impl ChainTail {
 
 impl AuditWriter {
     /// Takes the file, closes what a crash left open, and writes the first line.
-    pub fn open(config: WriterConfig, key: AuditKey) -> Result<Self, OpenError> {
+    pub fn open(config: WriterConfig, key: AuditKey) -> Result<Self, AuditOpenError> {
         let files = AuditFileSet::new(&config.file);
+        // With the lock taken, so that no other writer can move the end.
         let recovered = recovery::recover(&files)?;
         let mut tail = ChainTail::new(recovered.head);
         if let Some(cut) = &recovered.cut {
@@ -231,7 +233,7 @@ impl AuditWriter {
         }
         let start = AuditRecord { name: Some(&config.version), ..AuditRecord::new(AuditKind::Start) };
         tail.push(&PreparedLine::of_log(&start, AuditTime::now(), &LogMembers::default()));
-        let failed = |error| OpenError::File { file: config.file.clone(), error };
+        let failed = |error| AuditOpenError::File { file: config.file.clone(), error };
         let file = OpenAuditFile::new(recovered, &files).map_err(failed)?;
         let state = Arc::new(WriterState {
             key,
@@ -249,10 +251,10 @@ impl AuditWriter {
             config,
         });
         let first = state.sign(CheckpointReason::Start).and_then(|()| state.sync());
-        first.map_err(|error| OpenError::File { file: state.config.file.clone(), error })?;
+        first.map_err(|error| AuditOpenError::File { file: state.config.file.clone(), error })?;
         let kept = state.clone();
         let keeper = std::thread::Builder::new().name("tsugi-audit".to_owned()).spawn(move || keeper::run(&kept));
-        let keeper = keeper.map_err(|error| OpenError::File { file: state.config.file.clone(), error })?;
+        let keeper = keeper.map_err(|error| AuditOpenError::File { file: state.config.file.clone(), error })?;
         Ok(Self { state, keeper: Mutex::new(Some(keeper)) })
     }
 
@@ -286,6 +288,7 @@ impl AuditWriter {
         }
         let mut synced = self.state.synced.subscribe();
         loop {
+            // Marked as seen before it is compared, so that a sync in between is not missed.
             if *synced.borrow_and_update() >= seq {
                 return Ok(());
             }
@@ -354,6 +357,7 @@ impl WriterState {
             if tail.is_closed {
                 return Err(AuditUnavailable);
             }
+            // What waits is older and comes first.
             let taken = self.push_backlog(&mut tail);
             (tail.push(line), tail.group.clone(), taken)
         };
@@ -367,7 +371,7 @@ impl WriterState {
     }
 
     /// Puts what waits before the next line. Costs two comparisons while nothing waits.
-    fn push_backlog(&self, tail: &mut ChainTail) -> Option<TakenBacklog> {
+    fn push_backlog(&self, tail: &mut ChainTail) -> Option<BacklogLoan> {
         if tail.unreported == 0 && tail.backlog.is_empty() {
             return None;
         }
@@ -380,7 +384,7 @@ impl WriterState {
         for line in &lines {
             tail.push(line);
         }
-        Some(TakenBacklog { lines, unreported })
+        Some(BacklogLoan { lines, unreported })
     }
 
     /// Returns when the group is written, by this thread or by another.
@@ -522,12 +526,12 @@ impl WriterState {
 }
 
 /// Lines that one thread tries to write for others.
-struct TakenBacklog {
+struct BacklogLoan {
     lines: VecDeque<PreparedLine>,
     unreported: u64,
 }
 
-impl TakenBacklog {
+impl BacklogLoan {
     fn give_back(self, tail: &mut ChainTail) {
         tail.unreported += self.unreported;
         // They are older than what came to wait since.

@@ -134,6 +134,7 @@ pub(crate) fn address_of(parts: &Parts) -> Option<String> {
 
 /// Writes down that a call was refused, if a rule refused it.
 pub(crate) fn note_denial(trail: Option<&Arc<dyn AuditTrail>>, call: &Call, fault: &Fault) {
+    // A name that does not exist is a mistake and not a refusal.
     if let (Some(trail), Some(by)) = (trail, DenialRule::of_code(fault.code)) {
         trail.note(&AuditEvent::CallDenied { call, fault, by });
     }
@@ -152,12 +153,14 @@ pub(crate) fn forward(
     server: &str,
     send: impl FnOnce(Call) -> Reply + Send + 'static,
 ) -> Result<Reply, Box<(Call, Fault)>> {
+    // No server is asked for these, so that there is no effect to prove.
     if !is_recorded(&call.method) {
         return Ok(send(call));
     }
     match trail.begin(&call, server) {
         Ok(AuditTicket { entry, on_disk: None }) => Ok(watch_end(send(call), entry)),
         Ok(AuditTicket { entry, on_disk: Some(on_disk) }) => {
+            // Ended even when the caller leaves while the disk is awaited.
             let mut entry = OpenEntry(Some(entry));
             Ok(Reply::from_pending_reply(async move {
                 match on_disk.await {
@@ -179,6 +182,7 @@ pub(crate) fn forward(
 
 fn watch_end(reply: Reply, entry: Box<dyn CallAuditEntry>) -> Reply {
     match reply.into_ready() {
+        // Answered at once, such as from a cache: no box is needed.
         Ok(outcome) => {
             entry.end(AuditEnding::Outcome(&outcome));
             Reply::ready(outcome)
@@ -213,6 +217,7 @@ struct AuditedReply {
 impl ReplySource for AuditedReply {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         let event = std::task::ready!(self.reply.poll_event(context));
+        // Before the event is given up, and so before the answer.
         if let ReplyEvent::Done(outcome) = &event {
             self.entry.end(AuditEnding::Outcome(outcome));
         }

@@ -7,7 +7,7 @@ use tokio_postgres::{Client, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{LineSink, SinkError, SinkReply, tls};
-use crate::checkpoint::PublicKey;
+use crate::checkpoint::AuditPublicKey;
 use crate::follow::FollowedLine;
 
 const TABLE: &str = "create table if not exists tsugi_audit (
@@ -33,7 +33,7 @@ pub struct PostgresSink {
 }
 
 impl PostgresSink {
-    pub fn new(url: &str, ca: Option<&Path>, key: &PublicKey) -> Result<Self, String> {
+    pub fn new(url: &str, ca: Option<&Path>, key: &AuditPublicKey) -> Result<Self, String> {
         // The text may hold a password, so that the error does not repeat it.
         // To check the certificate is what `require` means here.
         let url = url.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require");

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use super::OpenError;
+use super::AuditOpenError;
 use crate::canonical::CanonicalObject;
 use crate::chain::ChainHead;
 use crate::file_set::AuditFileSet;
@@ -33,12 +33,12 @@ struct FileEnd {
     needs_newline: bool,
 }
 
-pub(super) fn recover(files: &AuditFileSet) -> Result<RecoveredChain, OpenError> {
+pub(super) fn recover(files: &AuditFileSet) -> Result<RecoveredChain, AuditOpenError> {
     let path = files.current();
-    let failed = |error| OpenError::File { file: path.to_owned(), error };
+    let failed = |error| AuditOpenError::File { file: path.to_owned(), error };
     std::fs::create_dir_all(files.folder()).map_err(failed)?;
     let lock = files.lock().map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => OpenError::Owned { file: path.to_owned() },
+        io::ErrorKind::WouldBlock => AuditOpenError::Owned { file: path.to_owned() },
         _ => failed(error),
     })?;
     let end = read_end(path).map_err(failed)?;
@@ -56,7 +56,7 @@ pub(super) fn recover(files: &AuditFileSet) -> Result<RecoveredChain, OpenError>
     // No line of ours, but text: a file of something else, unless it is the first half of a first line.
     let is_half_line = end.cut.as_ref().is_none_or(|cut| end.needs_newline && cut.bytes <= LONGEST_LINE as u64);
     if !is_half_line {
-        return Err(OpenError::Foreign { file: path.to_owned() });
+        return Err(AuditOpenError::Foreign { file: path.to_owned() });
     }
     // A crash between two files leaves the end of the chain in the one before.
     let before = files.finished_files().map_err(failed)?.pop();
@@ -64,7 +64,7 @@ pub(super) fn recover(files: &AuditFileSet) -> Result<RecoveredChain, OpenError>
         None => ChainHead::EMPTY,
         Some((_, before)) => match read_end(&before).map_err(failed)?.last {
             Some(last) => last.head(),
-            None => return Err(OpenError::Foreign { file: before }),
+            None => return Err(AuditOpenError::Foreign { file: before }),
         },
     };
     Ok(RecoveredChain { lock, head, cut: end.cut, needs_newline: end.needs_newline, first_seq: None, day: None })

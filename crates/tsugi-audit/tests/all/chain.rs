@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tsugi_audit::checkpoint::{AuditKey, Checkpoint};
 use tsugi_audit::verify::{BreakReason, ChainVerdict, CutReason, VerifyOptions, verify_files, verify_set};
-use tsugi_audit::writer::{AuditWriter, OpenError};
+use tsugi_audit::writer::{AuditOpenError, AuditWriter};
 
 use crate::world::{AuditWorld, begun, key, lines, write_call};
 
@@ -172,7 +172,7 @@ fn a_log_that_is_being_written_may_have_an_unsigned_end() {
     write_call(&writer, "read");
     let ChainVerdict::Whole(summary) = world.verdict() else { panic!("{:?}", world.verdict()) };
     assert_eq!(summary.unsigned, 2);
-    assert!(matches!(AuditWriter::open(world.config(), key()), Err(OpenError::Owned { .. })));
+    assert!(matches!(AuditWriter::open(world.config(), key()), Err(AuditOpenError::Owned { .. })));
     drop(writer);
     assert_eq!(world.verdict().exit_code(), 0);
 }

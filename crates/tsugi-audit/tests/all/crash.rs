@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tsugi_audit::verify::{BreakReason, ChainVerdict};
-use tsugi_audit::writer::{AuditWriter, OpenError};
+use tsugi_audit::writer::{AuditOpenError, AuditWriter};
 
 use crate::world::{AuditWorld, key, write_call};
 
@@ -72,7 +72,7 @@ fn a_crash_between_two_files_does_not_begin_another_chain() {
 fn a_file_of_something_else_is_not_written_to() {
     let world = AuditWorld::new();
     std::fs::write(world.file(), "listen: 127.0.0.1\nservers: {}\n").unwrap();
-    assert!(matches!(AuditWriter::open(world.config(), key()), Err(OpenError::Foreign { .. })));
+    assert!(matches!(AuditWriter::open(world.config(), key()), Err(AuditOpenError::Foreign { .. })));
     assert_eq!(world.lines().len(), 2);
 }
 

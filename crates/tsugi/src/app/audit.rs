@@ -52,10 +52,12 @@ impl GatewayAudit {
         if let Some(folder) = settings.file.parent() {
             std::fs::create_dir_all(folder).map_err(|error| unusable(&error))?;
         }
+        // Before the file is opened: a log without a key would have an unsigned beginning.
         let key = AuditKey::load_or_create(&key_file).map_err(|error| unusable(&error))?;
         let writer = AuditWriter::open(config, key).map_err(|error| unusable(&error))?;
         let sinks = start_sinks(settings, &writer).map_err(|error| unusable(&error))?;
         let audit = Self { writer: Arc::new(writer), failures: Arc::default(), sinks: Mutex::new(sinks) };
+        // It holds no strong reference, so that it ends with the log.
         tokio::spawn(report_failures(Arc::downgrade(&audit.writer), audit.failures.clone()));
         Ok(audit)
     }
@@ -71,6 +73,7 @@ impl GatewayAudit {
     pub(crate) async fn close(&self) {
         write_failures(&self.writer, &self.failures);
         self.writer.close();
+        // After the last checkpoint is in the file, which they send too.
         let sinks = std::mem::take(&mut *self.sinks.lock());
         for sink in sinks {
             sink.stop().await;
@@ -79,6 +82,7 @@ impl GatewayAudit {
 
     fn count_failure(&self, address: &str) {
         let mut failures = self.failures.lock();
+        // A flood from many addresses must not fill the memory.
         let address = if failures.len() < ADDRESSES || failures.contains_key(address) { address } else { "others" };
         let is_first = !failures.contains_key(address);
         *failures.entry(address.to_owned()).or_default() += u64::from(!is_first);
@@ -269,6 +273,7 @@ fn arguments_of(call: &Call) -> Option<tsugi_protocol::json::RawJson> {
 fn trace_id(call: &Call) -> Option<String> {
     let parent = call.meta.rest.get_str("traceparent")?;
     let id = parent.split('-').nth(1)?;
+    // The header comes from the caller and may hold anything.
     let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| id.to_owned())
 }
@@ -336,6 +341,7 @@ impl CallAuditEntry for CallEntry {
             AuditEnding::Outcome(Outcome::Failed(CallFailure::Fault(fault))) => {
                 (AuditOutcome::Failed, Some(fault.code.as_str().to_owned()), None)
             }
+            // The number alone: a server's message may repeat arguments.
             AuditEnding::Outcome(Outcome::Failed(CallFailure::Upstream(error))) => {
                 (AuditOutcome::Failed, Some(error.code().to_string()), None)
             }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use tsugi_audit::checkpoint::{Checkpoint, PublicKey};
+use tsugi_audit::checkpoint::{AuditPublicKey, Checkpoint};
 use tsugi_audit::file_set::AuditFileSet;
 use tsugi_audit::filter::{self, LineFilter};
 use tsugi_audit::timestamp::AuditTime;
@@ -99,6 +99,7 @@ struct ShowArgs {
 
 /// A point in time, or how long ago it was.
 fn moment(text: &str) -> Result<AuditTime, String> {
+    // A duration first: `1h` is not a date, and no date is a duration.
     if let Ok(ago) = parse::duration(text) {
         let ago = u64::try_from(ago.as_micros()).unwrap_or(u64::MAX);
         return Ok(AuditTime::from_micros(AuditTime::now().micros().saturating_sub(ago)));
@@ -132,6 +133,7 @@ fn verify(app: &App, order: &VerifyArgs) -> Result<CommandExit, CommandFailure> 
         }
     } else {
         let files = files(app, &order.files)?;
+        // Only a gateway that runs may leave an unsigned end.
         options.is_open = files.last().is_some_and(|last| AuditFileSet::new(last).has_writer());
         verify_files(&files, &options).map_err(unreadable)?
     };
@@ -172,9 +174,10 @@ fn inline_or_file(text: &str, is_inline: bool) -> Result<String, CommandFailure>
     std::fs::read_to_string(text).map_err(|error| CommandFailure::usage(format!("{text}: {error}")))
 }
 
-fn read_key(text: &str) -> Result<PublicKey, CommandFailure> {
-    let key = inline_or_file(text, PublicKey::parse(text).is_some())?;
-    PublicKey::parse(&key).ok_or_else(|| CommandFailure::usage("--key is not a public key of 64 hexadecimal digits"))
+fn read_key(text: &str) -> Result<AuditPublicKey, CommandFailure> {
+    let key = inline_or_file(text, AuditPublicKey::parse(text).is_some())?;
+    AuditPublicKey::parse(&key)
+        .ok_or_else(|| CommandFailure::usage("--key is not a public key of 64 hexadecimal digits"))
 }
 
 /// A checkpoint, by itself or within its line.
@@ -186,6 +189,7 @@ fn read_checkpoint(text: &str) -> Result<Checkpoint, CommandFailure> {
         None => value,
     });
     let checkpoint: Option<Checkpoint> = value.and_then(|value| serde_json::from_value(value).ok());
+    // A forged one would make a good log look broken.
     let good = checkpoint.filter(|checkpoint| checkpoint.is_signed() && checkpoint.head().is_some());
     good.ok_or_else(|| CommandFailure::usage("--from is not a checkpoint with a valid signature"))
 }
@@ -298,6 +302,7 @@ fn cells(line: &str) -> [String; 7] {
     };
     let what = joined(&[text("server"), text("name")], "/");
     let what = joined(&[text("action"), what, text("address")], " ");
+    // Which rule decided stands beside the code.
     let by = line["decision"]["by"].as_str().map(filter::visible).unwrap_or_default();
     let outcome = joined(&[text("outcome"), text("code"), by], " ");
     let time = text("time").trim_end_matches('Z').get(..19).unwrap_or_default().replace('T', " ");
