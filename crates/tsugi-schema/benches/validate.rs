@@ -11,7 +11,8 @@ fn main() {
     let value = value();
     let validator = Validator::compile(&schema, ValidationLimits::default()).expect("the schema compiles");
     assert!(validator.validate(&value).is_ok());
-    let text = serde_json::value::to_raw_value(&value).expect("the value is JSON");
+    let text = value.to_string();
+    let parse = |text: &str| serde_json::from_str::<Value>(text).expect("the value is JSON");
     let mut wrong = value.clone();
     wrong["property_7"] = json!([]);
 
@@ -22,7 +23,7 @@ fn main() {
         black_box(validator.validate(black_box(&value)).is_ok());
     });
     measure("parse and validate, 20 properties", 100_000, || {
-        black_box(validator.validate_raw(black_box(&text)).is_ok());
+        black_box(validator.validate(&parse(black_box(&text))).is_ok());
     });
     measure("validate with one fault", 50_000, || {
         black_box(validator.validate(black_box(&wrong)).is_err());

@@ -16,7 +16,6 @@ mod violation;
 pub use violation::{SchemaViolation, SchemaViolations};
 
 use serde_json::Value;
-use serde_json::value::RawValue;
 use std::sync::Arc;
 
 use crate::error::SchemaError;
@@ -104,21 +103,5 @@ impl Validator {
     /// Checks a value. Costs at most [`ValidationLimits::work`], and as much again to explain what is wrong.
     pub fn validate(&self, value: &Value) -> Result<(), SchemaViolations> {
         self.compiled.check(value)
-    }
-
-    /// Checks a value that is still text, parsing it once.
-    pub fn validate_raw(&self, value: &RawValue) -> Result<(), SchemaViolations> {
-        self.parse_and_validate(value).map(drop)
-    }
-
-    /// As [`Validator::validate_raw`], handing out what was parsed so that it is not parsed twice.
-    pub fn parse_and_validate(&self, value: &RawValue) -> Result<Value, SchemaViolations> {
-        // Before parsing, as for schemas.
-        if value.get().len() > self.compiled.limits().value_bytes {
-            return Err(SchemaViolations::too_large(self.compiled.limits().value_bytes));
-        }
-        let value: Value = serde_json::from_str(value.get()).map_err(|error| SchemaViolations::not_json(&error))?;
-        self.validate(&value)?;
-        Ok(value)
     }
 }

@@ -74,14 +74,6 @@ impl SchemaViolations {
         Self::whole(format!("is nested more than {limit} levels deep"))
     }
 
-    pub(super) fn too_large(limit: usize) -> Self {
-        Self::whole(format!("is larger than {limit} bytes"))
-    }
-
-    pub(super) fn not_json(error: &serde_json::Error) -> Self {
-        Self::whole(format!("is not valid JSON: {error}"))
-    }
-
     fn whole(message: String) -> Self {
         let fault = SchemaViolation { instance: JsonPointer::root(), schema: JsonPointer::root(), message };
         Self { list: vec![fault], has_more: false, is_undecided: false }

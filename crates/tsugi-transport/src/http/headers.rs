@@ -18,8 +18,6 @@ pub const NAME: &str = "mcp-name";
 pub const SESSION_ID: &str = "mcp-session-id";
 /// The last event that was seen of a legacy stream.
 pub const LAST_EVENT_ID: &str = "last-event-id";
-/// The front part of a header that mirrors a tool's parameter.
-pub const PARAM_PREFIX: &str = "mcp-param-";
 
 const SENTINEL_START: &str = "=?base64?";
 const SENTINEL_END: &str = "?=";

@@ -43,14 +43,6 @@ pub struct CacheCounts {
     pub shared: u64,
 }
 
-impl CacheCounts {
-    /// The part of all reads that the server was spared, from 0 to 1.
-    pub fn hit_ratio(&self) -> f64 {
-        let spared = self.hits + self.shared;
-        spared as f64 / (spared + self.misses).max(1) as f64
-    }
-}
-
 impl CacheStore {
     pub(crate) fn new(policy: CachePolicy) -> Self {
         let (tools_epoch, resources_epoch) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -132,7 +132,6 @@ async fn results_of_read_only_and_configured_tools_are_kept_for_a_while() {
     }
     let counts = world.store.counts();
     assert_eq!((counts.hits, counts.misses), (2, 4));
-    assert!((counts.hit_ratio() - 1.0 / 3.0).abs() < 1e-9);
 }
 
 #[tokio::test(start_paused = true)]
