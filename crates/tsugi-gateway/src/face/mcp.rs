@@ -30,40 +30,42 @@ static METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// Answers a GET or a DELETE at an MCP address. `place` is the server's name, or nothing for all together.
 pub(crate) fn other_verb(
     route: Route,
-    asked: FaceRequest<'_>,
+    face_request: FaceRequest<'_>,
     place: Option<&str>,
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
-    let version = asked.parts.headers.get(&PROTOCOL_VERSION);
+    let version = face_request.parts.headers.get(&PROTOCOL_VERSION);
     if version.is_some_and(|version| !is_legacy(version.as_bytes())) {
         return Err(only_post());
     }
     match route {
-        Route::McpDelete => legacy::delete(&asked, place),
-        _ => legacy::get(asked, place),
+        Route::McpDelete => legacy::delete(&face_request, place),
+        _ => legacy::get(face_request, place),
     }
 }
 
 /// Answers a POST at an MCP address.
 pub(crate) async fn post(
-    asked: Box<FaceRequest<'_>>,
+    face_request: Box<FaceRequest<'_>>,
     endpoint: Endpoint,
     place: Option<String>,
     body: Incoming,
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
-    let bytes = asked.json_body(body).await?;
+    let bytes = face_request.json_body(body).await?;
     // Looked at before parsing: an array is not a message, and only one legacy revision has batches.
     if batch::is_batch(&bytes) {
-        refuse_if_draining(&asked)?;
-        return Box::pin(legacy::post_batch(*asked, place.as_deref(), &bytes)).await;
+        refuse_if_draining(&face_request)?;
+        return Box::pin(legacy::post_batch(*face_request, place.as_deref(), &bytes)).await;
     }
-    match parse_post(&asked, &endpoint, place.as_deref(), bytes)? {
+    match parse_post(&face_request, &endpoint, place.as_deref(), bytes)? {
         ParsedPost::Modern(modern::ModernRequest::Done(response)) => Ok(*response),
         ParsedPost::Modern(modern::ModernRequest::Listen(id, call)) => {
-            Ok(modern::listen::open(*asked, &endpoint, id, *call))
+            Ok(modern::listen::open(*face_request, &endpoint, id, *call))
         }
-        ParsedPost::Modern(modern::ModernRequest::Running(under_way)) => Ok(modern::answer(asked, under_way).await),
-        ParsedPost::Legacy(session, received) => Ok(legacy::answer(asked, session, received).await),
-        ParsedPost::Initialize(request) => Box::pin(legacy::initialize(*asked, endpoint, place, &request)).await,
+        ParsedPost::Modern(modern::ModernRequest::Running(under_way)) => {
+            Ok(modern::answer(face_request, under_way).await)
+        }
+        ParsedPost::Legacy(session, received) => Ok(legacy::answer(face_request, session, received).await),
+        ParsedPost::Initialize(request) => Box::pin(legacy::initialize(*face_request, endpoint, place, &request)).await,
     }
 }
 
@@ -77,42 +79,46 @@ enum ParsedPost {
 /// Reads a POST and begins what it asks for. Nothing here waits, so that none of its variables are kept in
 /// the future that does.
 fn parse_post(
-    asked: &FaceRequest<'_>,
+    face_request: &FaceRequest<'_>,
     endpoint: &Endpoint,
     place: Option<&str>,
     bytes: Bytes,
 ) -> Result<ParsedPost, HttpRefusal> {
     // A request of a legacy session says so twice in its head; its body need not be asked.
-    if legacy::is_in_session(&asked.parts.headers) {
+    if legacy::is_in_session(&face_request.parts.headers) {
         return match RpcMessage::parse(bytes) {
-            Ok(message) => begin_legacy(asked, place, message),
+            Ok(message) => begin_legacy(face_request, place, message),
             Err(error) => Ok(parse_error(&error)),
         };
     }
     // What is read of a subscription or of `initialize` lives as long as the stream or the session, and would keep the
     // whole 8 KiB buffer that hyper read it into. Only legacy clients send no method header.
-    let is_kept = asked.parts.headers.get(&METHOD).is_none_or(|method| method == Method::Listen.as_str());
+    let is_kept = face_request.parts.headers.get(&METHOD).is_none_or(|method| method == Method::Listen.as_str());
     let bytes = if is_kept { Bytes::copy_from_slice(&bytes) } else { bytes };
     let ParsedMessage { message, params, meta } = match RpcMessage::parse_with_params(bytes) {
         Ok(parsed) => parsed,
         Err(error) => return Ok(parse_error(&error)),
     };
     // Decided per request. A client may speak both eras on one connection.
-    if !is_modern(&asked.parts.headers, meta.as_ref()) {
-        return begin_legacy(asked, place, message);
+    if !is_modern(&face_request.parts.headers, meta.as_ref()) {
+        return begin_legacy(face_request, place, message);
     }
-    refuse_request_if_draining(asked, &message)?;
-    Ok(ParsedPost::Modern(modern::begin(asked, endpoint, message, params, meta)))
+    refuse_request_if_draining(face_request, &message)?;
+    Ok(ParsedPost::Modern(modern::begin(face_request, endpoint, message, params, meta)))
 }
 
-fn begin_legacy(asked: &FaceRequest<'_>, place: Option<&str>, message: RpcMessage) -> Result<ParsedPost, HttpRefusal> {
-    refuse_request_if_draining(asked, &message)?;
+fn begin_legacy(
+    face_request: &FaceRequest<'_>,
+    place: Option<&str>,
+    message: RpcMessage,
+) -> Result<ParsedPost, HttpRefusal> {
+    refuse_request_if_draining(face_request, &message)?;
     match message {
         RpcMessage::Request(request) if request.method == Method::Initialize => {
             Ok(ParsedPost::Initialize(Box::new(request)))
         }
         message => {
-            let (session, received) = legacy::receive(asked, place, message)?;
+            let (session, received) = legacy::receive(face_request, place, message)?;
             Ok(ParsedPost::Legacy(session, received))
         }
     }
@@ -122,17 +128,17 @@ fn parse_error(error: &MessageError) -> ParsedPost {
     ParsedPost::Modern(modern::ModernRequest::Done(Box::new(unreadable(error))))
 }
 
-fn refuse_request_if_draining(asked: &FaceRequest<'_>, message: &RpcMessage) -> Result<(), HttpRefusal> {
+fn refuse_request_if_draining(face_request: &FaceRequest<'_>, message: &RpcMessage) -> Result<(), HttpRefusal> {
     match message {
-        RpcMessage::Request(_) => refuse_if_draining(asked),
+        RpcMessage::Request(_) => refuse_if_draining(face_request),
         _ => Ok(()),
     }
 }
 
 /// While we stop, no call begins any more. What running calls wait for, such as an answer to a question, still
 /// comes in.
-fn refuse_if_draining(asked: &FaceRequest<'_>) -> Result<(), HttpRefusal> {
-    match asked.busy_guard.is_late() {
+fn refuse_if_draining(face_request: &FaceRequest<'_>) -> Result<(), HttpRefusal> {
+    match face_request.busy_guard.is_late() {
         true => Err(draining()),
         false => Ok(()),
     }

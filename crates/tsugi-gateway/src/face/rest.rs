@@ -15,14 +15,14 @@ use crate::backend::{self, ToolDirectory, ToolInfo};
 use crate::body::ResponseBody;
 
 /// `GET /mcp/tools`
-pub(crate) async fn tools(asked: &FaceRequest<'_>, directory: &dyn ToolDirectory) -> Response<ResponseBody> {
+pub(crate) async fn tools(face_request: &FaceRequest<'_>, directory: &dyn ToolDirectory) -> Response<ResponseBody> {
     // A list is not a call of MCP, but it counts against the same limits.
-    let _room = match asked.gateway.begin(&asked.principal) {
+    let _room = match face_request.gateway.begin(&face_request.principal) {
         Ok(room) => room,
         Err(fault) => return RestFault::from(&fault).response(),
     };
-    let wanted = query(asked, "server");
-    let tools = directory.tools(asked.principal.caller()).await;
+    let wanted = query(face_request, "server");
+    let tools = directory.tools(face_request.principal.caller()).await;
     // A server that does not exist gives an empty list, as one without tools does.
     let shown = tools.iter().filter(|tool| wanted.as_ref().is_none_or(|wanted| *wanted == tool.server));
     let list: Vec<RawJson> = shown.map(describe).collect();
@@ -51,13 +51,13 @@ fn describe(tool: &ToolInfo) -> RawJson {
 
 /// `POST /mcp/call`
 pub(crate) async fn call(
-    asked: &FaceRequest<'_>,
+    face_request: &FaceRequest<'_>,
     directory: &dyn ToolDirectory,
     bytes: Bytes,
 ) -> Response<ResponseBody> {
-    let form = form_of(asked);
+    let form = form_of(face_request);
     let called = match RestCall::read(bytes) {
-        Ok(asking) => asking.call(directory, asked, form).await,
+        Ok(asking) => asking.call(directory, face_request, form).await,
         Err(fault) => RestOutcome::Failed(RestFault::from(&fault)),
     };
     match called {
@@ -73,19 +73,19 @@ const SUCCESS: &[u8] = b"{\"success\":true,\"result\":";
 
 /// `POST /mcp/batch`: results in the order of the calls; one that fails does not fail the others.
 pub(crate) async fn batch(
-    asked: &FaceRequest<'_>,
+    face_request: &FaceRequest<'_>,
     directory: &dyn ToolDirectory,
     bytes: Bytes,
 ) -> Response<ResponseBody> {
-    let limits = &asked.gateway.config().limits;
+    let limits = &face_request.gateway.config().limits;
     let calls = match read_batch(bytes, limits.batch) {
         Ok(calls) => calls,
         Err(fault) => return RestFault::from(&fault).response(),
     };
-    let form = form_of(asked);
+    let form = form_of(face_request);
     let running = calls.into_iter().map(|call| async move {
         match RestCall::read(call.bytes().clone()) {
-            Ok(asking) => asking.call(directory, asked, form).await,
+            Ok(asking) => asking.call(directory, face_request, form).await,
             Err(fault) => RestOutcome::Failed(RestFault::from(&fault)),
         }
     });
@@ -120,25 +120,25 @@ fn entry(told: &RestOutcome) -> RawJson {
 
 /// `POST /tools/{server}/{tool}`: the arguments as the body, the result as the answer.
 pub(crate) async fn operation(
-    asked: &FaceRequest<'_>,
+    face_request: &FaceRequest<'_>,
     directory: &dyn ToolDirectory,
     tool: (&str, &str),
     bytes: Bytes,
 ) -> Response<ResponseBody> {
     let asking = RestCall::of(named(tool), bytes);
-    operate(asked, directory, asking).await
+    operate(face_request, directory, asking).await
 }
 
 /// `POST /tools/{server}/{tool}/answer`: the call again, with answers to what the tool asked. It has an address of its
 /// own because the body of the operation itself belongs to the tool, which may have arguments of any name.
 pub(crate) async fn operation_answer(
-    asked: &FaceRequest<'_>,
+    face_request: &FaceRequest<'_>,
     directory: &dyn ToolDirectory,
     tool: (&str, &str),
     bytes: Bytes,
 ) -> Response<ResponseBody> {
     let asking = RestCall::again(named(tool), bytes);
-    operate(asked, directory, asking).await
+    operate(face_request, directory, asking).await
 }
 
 /// Server and tool of a path.
@@ -148,12 +148,12 @@ fn named((server, tool): (&str, &str)) -> (String, String) {
 }
 
 async fn operate(
-    asked: &FaceRequest<'_>,
+    face_request: &FaceRequest<'_>,
     directory: &dyn ToolDirectory,
     asking: Result<RestCall, Fault>,
 ) -> Response<ResponseBody> {
     let called = match asking {
-        Ok(asking) => asking.call(directory, asked, form_of(asked)).await,
+        Ok(asking) => asking.call(directory, face_request, form_of(face_request)).await,
         Err(fault) => RestOutcome::Failed(RestFault::from(&fault)),
     };
     match called {
@@ -162,16 +162,16 @@ async fn operate(
     }
 }
 
-fn form_of(asked: &FaceRequest<'_>) -> ResultForm {
-    match query(asked, "raw").as_deref() {
+fn form_of(face_request: &FaceRequest<'_>) -> ResultForm {
+    match query(face_request, "raw").as_deref() {
         // Anything else means the plain form, so that a typing error does not fail the call.
         Some("true" | "1") => ResultForm::Raw,
         _ => ResultForm::Plain,
     }
 }
 
-fn query(asked: &FaceRequest<'_>, key: &str) -> Option<String> {
-    let query = asked.parts.uri.query()?;
+fn query(face_request: &FaceRequest<'_>, key: &str) -> Option<String> {
+    let query = face_request.parts.uri.query()?;
     url::form_urlencoded::parse(query.as_bytes()).find(|(known, _)| known == key).map(|(_, value)| value.into_owned())
 }
 
@@ -180,12 +180,12 @@ fn invalid(message: &str) -> Fault {
 }
 
 /// `GET /openapi.json`
-pub(crate) async fn openapi(asked: &FaceRequest<'_>, directory: &dyn ToolDirectory) -> Response<ResponseBody> {
-    let _room = match asked.gateway.begin(&asked.principal) {
+pub(crate) async fn openapi(face_request: &FaceRequest<'_>, directory: &dyn ToolDirectory) -> Response<ResponseBody> {
+    let _room = match face_request.gateway.begin(&face_request.principal) {
         Ok(room) => room,
         Err(fault) => return RestFault::from(&fault).response(),
     };
-    let tools = directory.tools(asked.principal.caller()).await;
-    let document: Value = super::openapi::document(&tools, asked.gateway.config().limits.batch);
+    let tools = directory.tools(face_request.principal.caller()).await;
+    let document: Value = super::openapi::document(&tools, face_request.gateway.config().limits.batch);
     http::json(StatusCode::OK, ResponseBody::one(document.to_string().into()))
 }

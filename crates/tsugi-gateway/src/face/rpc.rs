@@ -19,7 +19,7 @@ use super::{FaceRequest, fault, http, legacy_session};
 use crate::backend::Endpoint;
 use crate::body::ResponseBody;
 
-pub(crate) async fn post(asked: FaceRequest<'_>, endpoint: Endpoint, bytes: Bytes) -> Response<ResponseBody> {
+pub(crate) async fn post(face_request: FaceRequest<'_>, endpoint: Endpoint, bytes: Bytes) -> Response<ResponseBody> {
     if batch::is_batch(&bytes) {
         let error = RpcError::new(code::INVALID_REQUEST, "one message at a time");
         return fault::rpc_error(StatusCode::BAD_REQUEST, None, &error);
@@ -31,8 +31,8 @@ pub(crate) async fn post(asked: FaceRequest<'_>, endpoint: Endpoint, bytes: Byte
     };
     let answered = match request.method {
         Method::Ping => Ok(RawJson::literal("{}")),
-        Method::Initialize => return initialize(&asked, endpoint.answer, &request).await,
-        _ => call(&asked, endpoint.answer, &request).await,
+        Method::Initialize => return initialize(&face_request, endpoint.answer, &request).await,
+        _ => call(&face_request, endpoint.answer, &request).await,
     };
     match answered {
         Ok(result) => {
@@ -43,15 +43,23 @@ pub(crate) async fn post(asked: FaceRequest<'_>, endpoint: Endpoint, bytes: Byte
 }
 
 /// Greets like a session would, but keeps none.
-async fn initialize(asked: &FaceRequest<'_>, answer: Arc<dyn Answer>, request: &RpcRequest) -> Response<ResponseBody> {
-    let caller = asked.principal.caller().clone();
-    match legacy_session::begin(answer, caller, &asked.gateway.config().limits, request).await {
+async fn initialize(
+    face_request: &FaceRequest<'_>,
+    answer: Arc<dyn Answer>,
+    request: &RpcRequest,
+) -> Response<ResponseBody> {
+    let caller = face_request.principal.caller().clone();
+    match legacy_session::begin(answer, caller, &face_request.gateway.config().limits, request).await {
         Ok((_, response)) => http::json(StatusCode::OK, ResponseBody::one(response)),
         Err(error) => fault::rpc_error(StatusCode::OK, Some(&request.id), &error),
     }
 }
 
-async fn call(asked: &FaceRequest<'_>, answer: Arc<dyn Answer>, request: &RpcRequest) -> Result<RawJson, RpcError> {
+async fn call(
+    face_request: &FaceRequest<'_>,
+    answer: Arc<dyn Answer>,
+    request: &RpcRequest,
+) -> Result<RawJson, RpcError> {
     let params = request.params_object().ok_or_else(|| invalid("the parameters must be an object"))?;
     let own = params.get_object("_meta");
     let is_modern = names_revision(Some(&params));
@@ -59,15 +67,15 @@ async fn call(asked: &FaceRequest<'_>, answer: Arc<dyn Answer>, request: &RpcReq
         Some(own) if is_modern => read_meta(own)?,
         own => RequestMeta::from_legacy(own.as_ref(), Arc::new(ClientProfile::default()), None),
     };
-    adopt_trace(&asked.parts.headers, &mut meta);
+    adopt_trace(&face_request.parts.headers, &mut meta);
     refuse_gone(&request.method)?;
     if request.method == Method::Listen {
         return Err(Fault::new(FaultCode::MethodNotFound, "one answer cannot carry a subscription").to_rpc());
     }
     let mut call =
-        Call::new(request.method.clone(), params.without("_meta")).from_caller(asked.principal.caller().clone());
+        Call::new(request.method.clone(), params.without("_meta")).from_caller(face_request.principal.caller().clone());
     call.meta = meta;
-    call.options = asked.options("rpc");
+    call.options = face_request.options("rpc");
     let outcome = RunningCall::start(&*answer, call).outcome().await;
     match (&outcome, is_modern) {
         (_, true) => outcome_of(&request.method, &outcome).map(|result| result.raw()),

@@ -38,13 +38,13 @@ struct SsePostTarget {
 }
 
 /// Opens a stream and tells where to post.
-pub(crate) fn open(asked: &FaceRequest<'_>, endpoint: Endpoint) -> Result<Response<ResponseBody>, HttpRefusal> {
-    let gateway = asked.gateway.clone();
+pub(crate) fn open(face_request: &FaceRequest<'_>, endpoint: Endpoint) -> Result<Response<ResponseBody>, HttpRefusal> {
+    let gateway = face_request.gateway.clone();
     let limits = &gateway.config().limits;
     let random: [u8; 18] = rand::random();
     let id = BASE64_URL_SAFE_NO_PAD.encode(random);
     let (inbox, posted) = mpsc::channel(INBOX);
-    let caller = asked.principal.caller();
+    let caller = face_request.principal.caller();
     let room = gateway.take_stream()?;
     let waiting: Arc<AtomicUsize> = Arc::default();
     let posts = SsePostTarget { owner: caller.owner().clone(), inbox, waiting: waiting.clone() };
@@ -52,20 +52,20 @@ pub(crate) fn open(asked: &FaceRequest<'_>, endpoint: Endpoint) -> Result<Respon
     let peer = ClientPeer::new(endpoint.answer, caller, Arc::new(limits.clone())).until(gateway.drain());
     let greeting = Some(event::named("endpoint", &format!("/messages?sessionId={id}")));
     let keep_alive = KeepAliveTicks::new(limits.keep_alive);
-    let closing = gateway.until_dismissed(gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
+    let closing = gateway.until_dismissed(gateway.drain().closing().clone().cancelled_owned(), &face_request.principal);
     Ok(http::long_events(PeerStream { id, greeting, posted, waiting, peer, keep_alive, closing, _room: room, gateway }))
 }
 
 /// Takes a posted message for a stream. The stream of another caller is not found.
-pub(crate) fn post(asked: &FaceRequest<'_>, bytes: Bytes) -> Result<Response<ResponseBody>, HttpRefusal> {
-    let query = asked.parts.uri.query().unwrap_or_default();
+pub(crate) fn post(face_request: &FaceRequest<'_>, bytes: Bytes) -> Result<Response<ResponseBody>, HttpRefusal> {
+    let query = face_request.parts.uri.query().unwrap_or_default();
     let id = url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "sessionId" || key == "session_id");
     let (_, id) = id.ok_or(HttpRefusal::bad_request("the query must name the sessionId"))?;
-    let streams = asked.gateway.sse_streams().0.lock();
-    let posted = streams.get(id.as_ref()).filter(|posted| posted.owner == *asked.principal.caller().owner());
+    let streams = face_request.gateway.sse_streams().0.lock();
+    let posted = streams.get(id.as_ref()).filter(|posted| posted.owner == *face_request.principal.caller().owner());
     let unknown = || HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found");
-    let most = asked.gateway.config().limits.batch;
-    match posted.ok_or_else(unknown)?.put(trace::onto_bytes(&asked.parts.headers, bytes, most)) {
+    let most = face_request.gateway.config().limits.batch;
+    match posted.ok_or_else(unknown)?.put(trace::onto_bytes(&face_request.parts.headers, bytes, most)) {
         Ok(()) => Ok(http::text(StatusCode::ACCEPTED, "Accepted")),
         Err(mpsc::error::TrySendError::Closed(_)) => Err(unknown()),
         Err(mpsc::error::TrySendError::Full(_)) => {

@@ -45,23 +45,28 @@ pub(crate) fn upgrade_of(request: &mut Request<Incoming>) -> Option<OnUpgrade> {
 }
 
 /// Turns the connection into a WebSocket.
-pub(crate) fn open(mut asked: FaceRequest<'_>, endpoint: Endpoint) -> Result<Response<ResponseBody>, HttpRefusal> {
-    let (Some(upgrade), Some(accept)) = (asked.upgrade.take(), accept_key(&asked.parts.headers)) else {
+pub(crate) fn open(
+    mut face_request: FaceRequest<'_>,
+    endpoint: Endpoint,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
+    let (Some(upgrade), Some(accept)) = (face_request.upgrade.take(), accept_key(&face_request.parts.headers)) else {
         let message = "this address speaks WebSocket";
         return Err(HttpRefusal::new(StatusCode::UPGRADE_REQUIRED, FaultCode::InvalidRequest, message));
     };
-    let room = asked.gateway.take_stream()?;
-    let limits = Arc::new(asked.gateway.config().limits.clone());
-    let ending =
-        asked.gateway.until_dismissed(asked.gateway.drain().closing().clone().cancelled_owned(), &asked.principal);
-    let peer = ClientPeer::new(endpoint.answer, asked.principal.caller(), limits).until(asked.gateway.drain());
-    asked.gateway.tasks().spawn(serve(asked.gateway.clone(), upgrade, peer, ending, room));
+    let room = face_request.gateway.take_stream()?;
+    let limits = Arc::new(face_request.gateway.config().limits.clone());
+    let ending = face_request
+        .gateway
+        .until_dismissed(face_request.gateway.drain().closing().clone().cancelled_owned(), &face_request.principal);
+    let peer =
+        ClientPeer::new(endpoint.answer, face_request.principal.caller(), limits).until(face_request.gateway.drain());
+    face_request.gateway.tasks().spawn(serve(face_request.gateway.clone(), upgrade, peer, ending, room));
     let mut response = http::empty(StatusCode::SWITCHING_PROTOCOLS);
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
-    if offers_mcp(&asked.parts.headers) {
+    if offers_mcp(&face_request.parts.headers) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("mcp"));
     }
     Ok(response)

@@ -39,32 +39,33 @@ pub(super) fn is_in_session(headers: &HeaderMap) -> bool {
 
 /// Takes a message of the legacy era to its session.
 pub(super) fn receive(
-    asked: &FaceRequest<'_>,
+    face_request: &FaceRequest<'_>,
     place: Option<&str>,
     message: RpcMessage,
 ) -> Result<(Arc<ClientSession>, MessageEffect), HttpRefusal> {
-    let session = find(asked, place)?;
-    let message = trace::onto(&asked.parts.headers, message);
-    let received = session.conversation.receive(message, asked.principal.caller(), asked.request_id.clone());
+    let session = find(face_request, place)?;
+    let message = trace::onto(&face_request.parts.headers, message);
+    let received =
+        session.conversation.receive(message, face_request.principal.caller(), face_request.request_id.clone());
     Ok((session, received))
 }
 
 /// Opens a session.
 pub(super) async fn initialize(
-    asked: FaceRequest<'_>,
+    face_request: FaceRequest<'_>,
     endpoint: Endpoint,
     place: Option<String>,
     request: &tsugi_protocol::rpc::RpcRequest,
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
-    let limits = &asked.gateway.config().limits;
+    let limits = &face_request.gateway.config().limits;
     // What servers keep for it ends with it, also when it does not come about.
-    let life = answer::SessionLifetime::of(asked.principal.caller());
+    let life = answer::SessionLifetime::of(face_request.principal.caller());
     let begun = legacy_session::begin(endpoint.answer, life.caller().clone(), limits, request).await;
     let (conversation, response) = match begun {
         Ok(begun) => begun,
         Err(error) => return Ok(fault::rpc_error(StatusCode::OK, Some(&request.id), &error)),
     };
-    let id = asked.gateway.sessions().insert(&asked.principal, place, conversation, life)?;
+    let id = face_request.gateway.sessions().insert(&face_request.principal, place, conversation, life)?;
     let mut response = http::json(StatusCode::OK, ResponseBody::one(response));
     let id = HeaderValue::from_str(&id).expect("session ids are plain text");
     response.headers_mut().insert(&SESSION_ID, id);
@@ -72,14 +73,14 @@ pub(super) async fn initialize(
 }
 
 /// The session that a request names. The session of another caller is not found.
-fn find(asked: &FaceRequest<'_>, place: Option<&str>) -> Result<Arc<ClientSession>, HttpRefusal> {
-    let id = session_id(asked)?;
-    let session = asked.gateway.sessions().find(id, &asked.principal, place);
+fn find(face_request: &FaceRequest<'_>, place: Option<&str>) -> Result<Arc<ClientSession>, HttpRefusal> {
+    let id = session_id(face_request)?;
+    let session = face_request.gateway.sessions().find(id, &face_request.principal, place);
     session.ok_or_else(|| HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found"))
 }
 
-fn session_id<'a>(asked: &'a FaceRequest<'_>) -> Result<&'a str, HttpRefusal> {
-    match single(&asked.parts.headers, &SESSION_ID) {
+fn session_id<'a>(face_request: &'a FaceRequest<'_>) -> Result<&'a str, HttpRefusal> {
+    match single(&face_request.parts.headers, &SESSION_ID) {
         SingleHeader::One(id) => Ok(id),
         SingleHeader::None => Err(HttpRefusal::bad_request("the Mcp-Session-Id header is missing")),
         SingleHeader::Odd => Err(HttpRefusal::bad_request("exactly one Mcp-Session-Id header is needed")),
@@ -88,7 +89,7 @@ fn session_id<'a>(asked: &'a FaceRequest<'_>) -> Result<&'a str, HttpRefusal> {
 
 /// Answers a message that a session took.
 pub(super) async fn answer(
-    asked: Box<FaceRequest<'_>>,
+    face_request: Box<FaceRequest<'_>>,
     session: Arc<ClientSession>,
     received: MessageEffect,
 ) -> Response<ResponseBody> {
@@ -98,12 +99,12 @@ pub(super) async fn answer(
         MessageEffect::Turn(turn) => turn,
     };
     // Some clients ask for a stream first and for JSON second.
-    if http::prefers_events(&asked.parts.headers) {
-        return stream(*asked, session, vec![*turn], None);
+    if http::prefers_events(&face_request.parts.headers) {
+        return stream(*face_request, session, vec![*turn], None);
     }
-    let mut kept = DetachableTurns { turn: Some(turn), gateway: asked.gateway.clone() };
-    let patience = asked.gateway.config().limits.patience;
-    match first(&mut kept, session.conversation.version(), patience, asked.gateway.alarm()).await {
+    let mut kept = DetachableTurns { turn: Some(turn), gateway: face_request.gateway.clone() };
+    let patience = face_request.gateway.config().limits.patience;
+    match first(&mut kept, session.conversation.version(), patience, face_request.gateway.alarm()).await {
         FirstOutput::Said(TurnOutput::Response(response)) => {
             kept.turn = None;
             http::json(StatusCode::OK, response.into_body())
@@ -112,8 +113,8 @@ pub(super) async fn answer(
             kept.turn = None;
             http::empty(StatusCode::ACCEPTED)
         }
-        FirstOutput::Said(TurnOutput::Message(message)) => stream(*asked, session, kept.take(), Some(message)),
-        FirstOutput::Quiet => stream(*asked, session, kept.take(), None),
+        FirstOutput::Said(TurnOutput::Message(message)) => stream(*face_request, session, kept.take(), Some(message)),
+        FirstOutput::Quiet => stream(*face_request, session, kept.take(), None),
     }
 }
 
@@ -166,7 +167,7 @@ impl Drop for DetachableTurns {
 
 /// Answers these requests on a stream that the client can come back to.
 fn stream(
-    asked: FaceRequest<'_>,
+    face_request: FaceRequest<'_>,
     session: Arc<ClientSession>,
     turns: Vec<LegacyTurn>,
     first: Option<Bytes>,
@@ -179,15 +180,15 @@ fn stream(
     if let Some(first) = first {
         replay.push(&first);
     }
-    let keep_alive = KeepAliveTicks::new(asked.gateway.config().limits.keep_alive);
+    let keep_alive = KeepAliveTicks::new(face_request.gateway.config().limits.keep_alive);
     let reader = replay.read(0);
     http::events(SessionStream {
-        gateway: asked.gateway.clone(),
+        gateway: face_request.gateway.clone(),
         greeting,
         reader,
         keep_alive,
         _session: session,
-        _busy: Some(asked.busy_guard),
+        _busy: Some(face_request.busy_guard),
         closing: None,
         _room: None,
     })
@@ -195,22 +196,22 @@ fn stream(
 
 /// Answers a batch, which only one revision has.
 pub(super) async fn post_batch(
-    asked: FaceRequest<'_>,
+    face_request: FaceRequest<'_>,
     place: Option<&str>,
     bytes: &Bytes,
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
-    let session = match find(&asked, place) {
+    let session = match find(&face_request, place) {
         Ok(session) if session.conversation.version() == ProtocolVersion::V2025_03_26 => session,
         _ => return Ok(refuse_batch(&RpcError::new(code::INVALID_REQUEST, "only 2025-03-26 has batches"))),
     };
-    let messages = match read_batch(bytes, asked.gateway.config().limits.batch) {
+    let messages = match read_batch(bytes, face_request.gateway.config().limits.batch) {
         Ok(messages) => messages,
         Err(error) => return Ok(refuse_batch(&error)),
     };
     let (mut turns, mut answers) = (Vec::new(), Vec::new());
     for message in messages {
-        let message = trace::onto(&asked.parts.headers, message);
-        match session.conversation.receive(message, asked.principal.caller(), asked.request_id.clone()) {
+        let message = trace::onto(&face_request.parts.headers, message);
+        match session.conversation.receive(message, face_request.principal.caller(), face_request.request_id.clone()) {
             MessageEffect::Nothing => {}
             MessageEffect::Answered(answer) => answers.push(answer),
             MessageEffect::Turn(turn) => turns.push(*turn),
@@ -219,9 +220,9 @@ pub(super) async fn post_batch(
     if turns.is_empty() && answers.is_empty() {
         return Ok(http::empty(StatusCode::ACCEPTED));
     }
-    if !http::accepts_events(&asked.parts.headers) {
+    if !http::accepts_events(&face_request.parts.headers) {
         // In a task of its own, since a disconnect is no cancellation in this era.
-        return match asked.gateway.run_detached(batch::joined(answers, turns)).await {
+        return match face_request.gateway.run_detached(batch::joined(answers, turns)).await {
             Ok(Some(joined)) => Ok(http::json(StatusCode::OK, ResponseBody::one(joined))),
             Ok(None) => Err(gateway::draining()),
             Err(_) => Err(gateway::panicked("a batch")),
@@ -234,15 +235,15 @@ pub(super) async fn post_batch(
     if is_over {
         replay.end();
     }
-    let keep_alive = KeepAliveTicks::new(asked.gateway.config().limits.keep_alive);
+    let keep_alive = KeepAliveTicks::new(face_request.gateway.config().limits.keep_alive);
     let reader = replay.read(0);
     Ok(http::events(SessionStream {
-        gateway: asked.gateway.clone(),
+        gateway: face_request.gateway.clone(),
         greeting: None,
         reader,
         keep_alive,
         _session: session,
-        _busy: Some(asked.busy_guard),
+        _busy: Some(face_request.busy_guard),
         closing: None,
         _room: None,
     }))
@@ -265,29 +266,30 @@ fn refuse_batch(error: &RpcError) -> Response<ResponseBody> {
 }
 
 /// Opens the stream for changes, or comes back to one that broke.
-pub(super) fn get(asked: FaceRequest<'_>, place: Option<&str>) -> Result<Response<ResponseBody>, HttpRefusal> {
-    let headers = &asked.parts.headers;
+pub(super) fn get(face_request: FaceRequest<'_>, place: Option<&str>) -> Result<Response<ResponseBody>, HttpRefusal> {
+    let headers = &face_request.parts.headers;
     if !http::accepts_events(headers) {
         let message = "this address answers GET with text/event-stream";
         return Err(HttpRefusal::new(StatusCode::NOT_ACCEPTABLE, FaultCode::InvalidRequest, message));
     }
-    let session = find(&asked, place)?;
+    let session = find(&face_request, place)?;
     // After the session was found, so that an unknown session does not cost room.
-    let room = asked.gateway.take_stream()?;
+    let room = face_request.gateway.take_stream()?;
     let reader = match single(headers, &LAST_EVENT_ID) {
-        SingleHeader::One(last) => resume(&session, asked.principal.caller(), last)?,
+        SingleHeader::One(last) => resume(&session, face_request.principal.caller(), last)?,
         SingleHeader::None => {
-            let watch = LegacyChangeWatch::new(session.conversation.clone(), asked.principal.caller());
+            let watch = LegacyChangeWatch::new(session.conversation.clone(), face_request.principal.caller());
             session.standing.feed(ReplaySource::Watch(watch));
             session.standing.read_new()
         }
         SingleHeader::Odd => return Err(HttpRefusal::bad_request("exactly one Last-Event-ID header is needed")),
     };
-    let keep_alive = KeepAliveTicks::new(asked.gateway.config().limits.keep_alive);
+    let keep_alive = KeepAliveTicks::new(face_request.gateway.config().limits.keep_alive);
     let greeting = Some(event::COMMENT);
-    let closing = asked.gateway.until_dismissed(asked.gateway.drain().draining(), &asked.principal);
+    let closing =
+        face_request.gateway.until_dismissed(face_request.gateway.drain().draining(), &face_request.principal);
     Ok(http::long_events(SessionStream {
-        gateway: asked.gateway.clone(),
+        gateway: face_request.gateway.clone(),
         greeting,
         reader,
         keep_alive,
@@ -314,9 +316,12 @@ fn resume(session: &ClientSession, caller: &Caller, last: &str) -> Result<Replay
 }
 
 /// Ends a session.
-pub(super) fn delete(asked: &FaceRequest<'_>, place: Option<&str>) -> Result<Response<ResponseBody>, HttpRefusal> {
-    find(asked, place)?;
-    asked.gateway.sessions().remove(session_id(asked)?);
+pub(super) fn delete(
+    face_request: &FaceRequest<'_>,
+    place: Option<&str>,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
+    find(face_request, place)?;
+    face_request.gateway.sessions().remove(session_id(face_request)?);
     Ok(http::empty(StatusCode::OK))
 }
 

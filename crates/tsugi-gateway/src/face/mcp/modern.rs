@@ -32,7 +32,7 @@ pub(super) enum ModernRequest {
 
 /// Reads one modern POST and begins what it asks for.
 pub(super) fn begin(
-    asked: &FaceRequest<'_>,
+    face_request: &FaceRequest<'_>,
     endpoint: &Endpoint,
     message: RpcMessage,
     params: Option<JsonObject>,
@@ -44,7 +44,7 @@ pub(super) fn begin(
         RpcMessage::Notification(_) => return ModernRequest::Done(Box::new(http::empty(StatusCode::ACCEPTED))),
         RpcMessage::Response(_) => return ModernRequest::Done(Box::new(refuse_response())),
     };
-    match read(asked, endpoint, &request, params, own) {
+    match read(face_request, endpoint, &request, params, own) {
         Ok(call) if call.method == Method::Listen => ModernRequest::Listen(request.id, Box::new(call)),
         Ok(call) => ModernRequest::Running(Box::new((request, RunningCall::start(&*endpoint.answer, call)))),
         Err(error) => {
@@ -63,13 +63,13 @@ fn refused_status(error: &RpcError) -> StatusCode {
 }
 
 fn read(
-    asked: &FaceRequest<'_>,
+    face_request: &FaceRequest<'_>,
     endpoint: &Endpoint,
     request: &RpcRequest,
     params: Option<JsonObject>,
     own: Option<JsonObject>,
 ) -> Result<Call, RpcError> {
-    let headers = &asked.parts.headers;
+    let headers = &face_request.parts.headers;
     let Some(version) = header_check::only(headers, &super::PROTOCOL_VERSION)? else {
         return Err(header_check::mismatch("the MCP-Protocol-Version header is missing"));
     };
@@ -88,8 +88,8 @@ fn read(
         // `_meta` is carried apart and written again in the era of the server.
         params: params.without("_meta"),
         meta: request_meta,
-        caller: asked.principal.caller().clone(),
-        options: asked.options("mcp"),
+        caller: face_request.principal.caller().clone(),
+        options: face_request.options("mcp"),
     });
     listen::expect_few(&call)?;
     Ok(call)
@@ -162,7 +162,7 @@ pub(crate) fn adopt_trace(headers: &HeaderMap, own: &mut RequestMeta) {
 
 /// Waits for a call.
 pub(super) async fn answer(
-    asked: Box<FaceRequest<'_>>,
+    face_request: Box<FaceRequest<'_>>,
     mut under_way: Box<(RpcRequest, RunningCall)>,
 ) -> Response<ResponseBody> {
     match under_way.1.next().await {
@@ -170,7 +170,7 @@ pub(super) async fn answer(
         // A notification came first, so the answer has to be a stream.
         ReplyEvent::Note(first) => {
             let (request, running) = *under_way;
-            http::events(stream::CallStream::new(*asked, request, running, first))
+            http::events(stream::CallStream::new(*face_request, request, running, first))
         }
     }
 }

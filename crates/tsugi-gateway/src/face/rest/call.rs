@@ -112,17 +112,17 @@ impl RestCall {
     pub(crate) async fn call(
         self,
         directory: &dyn ToolDirectory,
-        asked: &FaceRequest<'_>,
+        face_request: &FaceRequest<'_>,
         form: ResultForm,
     ) -> RestOutcome {
-        let caller = asked.principal.caller();
+        let caller = face_request.principal.caller();
         let found = match directory.find(caller, self.server.as_deref(), &self.tool).await {
             Ok(found) => found,
             Err(fault) => {
                 let mut call = Call::tool(&self.tool, None).from_caller(caller.clone());
-                call.options = asked.options("rest");
+                call.options = face_request.options("rest");
                 // No server is asked, so that no layer below counts it.
-                asked.gateway.metrics().refuse(&call, &fault);
+                face_request.gateway.metrics().refuse(&call, &fault);
                 return RestOutcome::Failed(RestFault::from(&fault));
             }
         };
@@ -130,13 +130,13 @@ impl RestCall {
         let empty = RawJson::literal("{}");
         let mut call = Call::tool(&found.name, Some(self.input.as_ref().unwrap_or(&empty))).from_caller(caller.clone());
         call.meta = RequestMeta::of_client(profile());
-        adopt_trace(&asked.parts.headers, &mut call.meta);
-        call.options = asked.options("rest");
+        adopt_trace(&face_request.parts.headers, &mut call.meta);
+        call.options = face_request.options("rest");
         // The same call again, with the answers to what the tool asked.
         if self.responses.is_some() || self.state.is_some() {
             call = call.retry_with(self.responses.as_ref(), self.state.as_deref());
         }
-        let answer = asked.gateway.rate_limited(found.answer);
+        let answer = face_request.gateway.rate_limited(found.answer);
         match RunningCall::start(&*answer, call).outcome().await {
             Outcome::Complete(complete) => result(&complete.body, form),
             Outcome::InputRequired(input) => RestOutcome::Failed(questions(&input, self.answer_at)),

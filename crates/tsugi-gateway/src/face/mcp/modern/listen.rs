@@ -37,16 +37,21 @@ pub(crate) fn too_many() -> RpcError {
 }
 
 /// Opens the stream.
-pub(crate) fn open(asked: FaceRequest<'_>, endpoint: &Endpoint, id: RequestId, call: Call) -> Response<ResponseBody> {
-    let room = match asked.gateway.take_stream() {
+pub(crate) fn open(
+    face_request: FaceRequest<'_>,
+    endpoint: &Endpoint,
+    id: RequestId,
+    call: Call,
+) -> Response<ResponseBody> {
+    let room = match face_request.gateway.take_stream() {
         Ok(room) => room,
         Err(refusal) => return fault::rpc_error(refusal.status, Some(&id), &refusal.to_fault().to_rpc()),
     };
     let subscription = ListenSubscription::open(&*endpoint.answer, id, call);
     http::long_events(ListenStream {
         subscription: Some(subscription),
-        keep_alive: KeepAliveTicks::new(asked.gateway.config().limits.keep_alive),
-        ending: asked.gateway.until_dismissed(asked.gateway.drain().draining(), &asked.principal),
+        keep_alive: KeepAliveTicks::new(face_request.gateway.config().limits.keep_alive),
+        ending: face_request.gateway.until_dismissed(face_request.gateway.drain().draining(), &face_request.principal),
         _room: room,
     })
 }

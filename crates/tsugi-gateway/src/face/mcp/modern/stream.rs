@@ -25,8 +25,13 @@ pub(super) struct CallStream {
 }
 
 impl CallStream {
-    pub(super) fn new(asked: FaceRequest<'_>, request: RpcRequest, running: RunningCall, first: CallNote) -> Self {
-        let keep_alive = KeepAliveTicks::new(asked.gateway.config().limits.keep_alive);
+    pub(super) fn new(
+        face_request: FaceRequest<'_>,
+        request: RpcRequest,
+        running: RunningCall,
+        first: CallNote,
+    ) -> Self {
+        let keep_alive = KeepAliveTicks::new(face_request.gateway.config().limits.keep_alive);
         let first = Some(event::message(&first.to_bytes()));
         Self {
             id: request.id,
@@ -34,7 +39,7 @@ impl CallStream {
             first,
             running: Some(running),
             keep_alive,
-            _busy: asked.busy_guard,
+            _busy: face_request.busy_guard,
         }
     }
 }
