@@ -14,9 +14,8 @@ out="${1:-target/conformance}"
 tsugi="${2:-$PWD/target/debug/tsugi}"
 mkdir -p "$out"
 out="$(cd "$out" && pwd)"
-export XDG_STATE_HOME="$out/state" TSUGI_LOG=error
-# What an earlier run found out about servers and keys says nothing about this one.
-rm -rf "$XDG_STATE_HOME" "$out/unexpected.txt"
+export TSUGI_LOG=error
+rm -f "$out/unexpected.txt"
 started=()
 status=0
 # What a legacy wire cannot carry to a modern client; conformance/write-page.py gives the reasons.
@@ -52,20 +51,20 @@ begin() { # WIRE ERA: starts a reference server and a gateway before it; sets $b
   if [ "$1" != http ]; then
     entry="{name: ref, command: python3, args: [$PWD/conformance/reference_server.py, --stdio, --era, $2]$more}"
   else
-    python3 conformance/reference_server.py --http 0 --era "$2" 2>"$out/refserver.log" &
+    python3 conformance/reference_server.py --http 0 --era "$2" 2>"$files/refserver.log" &
     started+=($!)
-    entry="{name: ref, url: '$(address_in "$out/refserver.log" refserver)/mcp'}" || return 1
+    entry="{name: ref, url: '$(address_in "$files/refserver.log" refserver)/mcp'}" || return 1
   fi
-  printf 'servers: [%s]\ngateway: {listen: "127.0.0.1:0", naming: bare}\n' "$entry" >"$out/gateway.yaml"
-  "$tsugi" serve --config "$out/gateway.yaml" 2>"$out/gateway.log" &
+  printf 'servers: [%s]\ngateway: {listen: "127.0.0.1:0", naming: bare}\n' "$entry" >"$files/gateway.yaml"
+  "$tsugi" serve --config "$files/gateway.yaml" 2>"$files/gateway.log" &
   started+=($!)
-  base="$(address_in "$out/gateway.log" listening)" || return 1
+  base="$(address_in "$files/gateway.log" listening)" || return 1
   if [ "$1" = each ]; then
     # Calls without a session have a process for each key, and none without one.
     key="$("$tsugi" key add suite --json | sed -n 's/.*"key": *"\([^"]*\)".*/\1/p')"
-    python3 conformance/with_key.py "$base" "$key" 2>"$out/with_key.log" &
+    python3 conformance/with_key.py "$base" "$key" 2>"$files/with_key.log" &
     started+=($!)
-    base="$(address_in "$out/with_key.log" with_key)"
+    base="$(address_in "$files/with_key.log" with_key)"
   fi
 }
 
@@ -75,18 +74,25 @@ cell() { # WIRE ERA FACE VERSION
   [ "$2" = legacy ] && expect=(--expect-fail "$beyond_legacy")
   [ "$1-$2" = stdio-legacy ] && expect=(--expect-fail "$beyond_one_process")
   bash conformance/suite.sh --url "$base$face" --spec-version "$4" --batch --strict --retries 2 \
-    "${expect[@]+"${expect[@]}"}" --quiet --out "$dir" >"$out/run.log" 2>&1
+    "${expect[@]+"${expect[@]}"}" --quiet --out "$dir" >"$files/run.log" 2>&1
   code=$?
-  printf '%-6s %-7s %-17s %s  %s\n' "$1" "$2" "$face" "$4" "$(tail -1 "$out/run.log")"
+  printf '%-6s %-7s %-17s %s  %s\n' "$1" "$2" "$face" "$4" "$(tail -1 "$files/run.log")"
   if [ "$code" = 2 ]; then exit 2; fi
   if [ "$code" != 0 ]; then
     status=1
     # Kept in a file too: `./test` prints it again at its end, where a reader looks first.
-    grep '^UNEXPECTED' "$out/run.log" | sed "s#^#$1 $2 $face $4: #" | tee -a "$out/unexpected.txt"
+    grep '^UNEXPECTED' "$files/run.log" | sed "s#^#$1 $2 $face $4: #" | tee -a "$out/unexpected.txt"
   fi
 }
 
-for wire in stdio http each; do
+# Runs every cell of one wire. The wires share nothing, so two of them can run at the same time.
+run_wire() { # WIRE
+  local wire=$1 era face version versions
+  files="$out/$wire"
+  # What an earlier run found out about servers and keys says nothing about this one.
+  rm -rf "$files"
+  mkdir -p "$files"
+  export XDG_STATE_HOME="$files/state"
   for era in both legacy modern; do
     # A process for each session differs from one for all where the server hears its client's capabilities once.
     if [ "$wire-$era" = each-both ] || [ "$wire-$era" = each-modern ]; then continue; fi
@@ -96,7 +102,7 @@ for wire in stdio http each; do
       modern) versions="2025-11-25" ;;
     esac
     if ! begin "$wire" "$era"; then
-      echo "$wire $era: the gateway did not start: $(tail -3 "$out/gateway.log")" | tee -a "$out/unexpected.txt"
+      echo "$wire $era: the gateway did not start: $(tail -3 "$files/gateway.log")" | tee -a "$out/unexpected.txt"
       exit 1
     fi
     for face in one all; do
@@ -104,5 +110,26 @@ for wire in stdio http each; do
     done
     clean_up
   done
-done
+}
+
+# Most of the time is waiting, so the wires run in two groups beside each other; stdio reports first.
+(
+  trap clean_up EXIT
+  run_wire http
+  run_wire each
+  exit $status
+) >"$out/http-and-each.log" 2>&1 &
+other=$!
+(
+  trap clean_up EXIT
+  run_wire stdio
+  exit $status
+)
+status=$?
+wait "$other"
+code=$?
+cat "$out/http-and-each.log"
+# "Could not run" counts only if nothing failed.
+if [ "$code" = 1 ] || [ "$status" = 1 ]; then exit 1; fi
+[ "$status" != 0 ] || status=$code
 exit $status
