@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::guard::api_key::ApiKey;
+use crate::guard::proxy_trust::AddressRange;
 
 /// The settings of a gateway, checked and complete.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct GatewayConfig {
     pub allowed_hosts: Vec<String>,
     /// Web origins that may call, beside those of this machine: `https://app.example.com`.
     pub allowed_origins: Vec<String>,
+    /// Proxies that are believed about the address of their client.
+    pub trusted_proxies: Vec<AddressRange>,
     /// Who may come in. Without any key, everybody who reaches the address may.
     pub keys: Vec<ApiKey>,
     /// Whether the dashboard is offered at `/`.
@@ -48,6 +51,7 @@ impl Default for GatewayConfig {
             exposure: Exposure::Guarded,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
             keys: Vec::new(),
             dashboard: true,
             metrics: true,

@@ -15,6 +15,7 @@ pub mod stdio;
 pub(crate) mod trace;
 pub(crate) mod ws;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ::http::header::CONTENT_TYPE;
@@ -35,6 +36,8 @@ pub(crate) struct FaceRequest<'request> {
     pub(crate) gateway: &'request Arc<Gateway>,
     pub(crate) principal: Principal,
     pub(crate) parts: &'request Parts,
+    /// The other end of the connection, which may be a proxy.
+    pub(crate) peer: IpAddr,
     /// Its id in the access log, when there is one.
     pub(crate) request_id: Option<Arc<str>>,
     /// Held until the answer is written, so that stopping waits for it.

@@ -10,17 +10,20 @@ pub mod authority;
 pub mod caller_access;
 pub(crate) mod cors;
 pub mod credential;
+mod guess_limit;
 pub mod origin;
 pub mod permit;
 pub mod principal;
+pub mod proxy_trust;
 pub mod quota;
 pub(crate) mod rate_limit;
 pub mod refusal;
 pub mod sign_in;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -33,8 +36,10 @@ use api_key::{EmptyKeyPolicy, KeyTable};
 use authority::Authority;
 use caller_access::{CallerAccess, ServerTenants};
 use credential::{CredentialVerifier, CredentialVerifiers};
+use guess_limit::GuessLimiter;
 use origin::OriginGuard;
 use principal::Principal;
+use proxy_trust::ProxyTrust;
 use refusal::HttpRefusal;
 use sign_in::{SignInGrant, SignInId, SignInTable};
 
@@ -53,6 +58,8 @@ pub struct AccessGuard {
     recheck: Duration,
     sessions: SignInTable,
     tenants: ArcSwap<ServerTenants>,
+    guesses: GuessLimiter,
+    proxies: ProxyTrust,
 }
 
 impl AccessGuard {
@@ -68,6 +75,8 @@ impl AccessGuard {
             recheck: config.limits.keep_alive,
             sessions: SignInTable::new(config.limits.session_idle),
             tenants: ArcSwap::default(),
+            guesses: GuessLimiter::new(Instant::now()),
+            proxies: ProxyTrust::new(config.trusted_proxies.clone()),
         }
     }
 
@@ -86,8 +95,8 @@ impl AccessGuard {
 
     /// Finds out who sent a request: by a token, a key, or a sign-in at the dashboard. Without any of them the caller is
     /// a guest on pages that are open to everyone, and refused elsewhere.
-    pub(crate) async fn identify(&self, parts: &Parts, is_open: bool) -> Result<Principal, HttpRefusal> {
-        let refusal = match self.identify_secret(parts).await {
+    pub(crate) async fn identify(&self, parts: &Parts, is_open: bool, peer: IpAddr) -> Result<Principal, HttpRefusal> {
+        let refusal = match self.identify_secret(parts, peer).await {
             Ok(principal) => return Ok(principal),
             Err(refusal) => refusal,
         };
@@ -169,13 +178,27 @@ impl AccessGuard {
         }
     }
 
-    /// Signs the holder of a key in at the dashboard; `None` when there is no such key.
-    pub(crate) fn sign_in(&self, secret: &str) -> Option<(Principal, SignInGrant)> {
+    /// Signs the holder of a key in at the dashboard.
+    pub(crate) fn sign_in(
+        &self,
+        secret: &str,
+        parts: &Parts,
+        peer: IpAddr,
+    ) -> Result<(Principal, SignInGrant), HttpRefusal> {
+        self.check_guesses(parts, peer)?;
         let keys = self.keys.load();
-        let digest = keys.find(secret)?;
-        let principal = keys.holder(digest)?;
+        let Some(digest) = keys.find(secret) else {
+            self.guesses.count(self.proxies.client_of(peer, &parts.headers), Instant::now());
+            return Err(HttpRefusal::wrong_credential("this key is not known"));
+        };
+        let principal = keys.holder(digest).ok_or(HttpRefusal::unauthorized("this key has expired"))?;
         let (session, signed_in) = self.sessions.begin(digest);
-        Some((principal.signed_in(session), signed_in))
+        Ok((principal.signed_in(session), signed_in))
+    }
+
+    /// Refuses an address that has sent too many wrong credentials, before any digest is computed.
+    fn check_guesses(&self, parts: &Parts, peer: IpAddr) -> Result<(), HttpRefusal> {
+        self.guesses.check(|| self.proxies.client_of(peer, &parts.headers), Instant::now)
     }
 
     /// Ends a sign-in.
@@ -190,14 +213,24 @@ impl AccessGuard {
         self.sessions.csrf(session)
     }
 
-    async fn identify_secret(&self, parts: &Parts) -> Result<Principal, HttpRefusal> {
-        if let Some((verifier, secret)) = self.verifiers.find(parts) {
-            return credential::identify(verifier, secret, parts).await;
+    async fn identify_secret(&self, parts: &Parts, peer: IpAddr) -> Result<Principal, HttpRefusal> {
+        let found = self.verifiers.find(parts);
+        if found.is_none() && self.admits_anybody() {
+            return Ok(Principal::anonymous());
         }
-        match self.admits_anybody() {
-            true => Ok(Principal::anonymous()),
-            false => self.keys.load().identify(&parts.headers),
+        // A request without a credential guesses nothing.
+        if api_key::has_secret(&parts.headers) {
+            self.check_guesses(parts, peer)?;
         }
+        let identified = match found {
+            Some((verifier, secret)) => credential::identify(verifier, secret, parts).await,
+            None => self.keys.load().identify(&parts.headers),
+        };
+        identified.inspect_err(|refusal| {
+            if refusal.is_guess {
+                self.guesses.count(self.proxies.client_of(peer, &parts.headers), Instant::now());
+            }
+        })
     }
 
     /// What a caller's request may see and use now.

@@ -4,6 +4,7 @@ mod long_stream;
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,18 +102,20 @@ impl ConnectionAcceptor {
         let limits = &gateway.config().limits;
         let clock = HeaderTimeout::start(limits.head_timeout);
         let is_used = AtomicBool::new(false);
-        // Asked for only where it is written down: it is a system call, and room in every request.
-        let address = gateway.metrics().audit().and_then(|_| stream.peer_addr().ok());
+        // A socket that is gone already has no address; its request will not be answered either.
+        let peer = stream.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        // In the request only where it is written down: it takes room there.
+        let address = gateway.metrics().audit().map(|_| peer);
         let socket = DetachableSocket::new(stream);
         let service = service_fn(|mut request: Request<Incoming>| {
             if let Some(address) = address {
-                request.extensions_mut().insert(ClientAddress(address.ip()));
+                request.extensions_mut().insert(ClientAddress(address));
             }
             clock.stop();
             is_used.store(true, Ordering::Relaxed);
             // Not in an `async` block, which would have room for it twice and copy it from one to the other.
             let pass_on = socket.pass_on(request.version());
-            gateway.clone().handle(request).then(pass_on).map(Ok::<_, Infallible>)
+            gateway.clone().handle(request, peer).then(pass_on).map(Ok::<_, Infallible>)
         });
         let http = builder(limits, &clock);
         let connection = http.serve_connection_with_upgrades(TokioIo::new(socket.clone()), service);

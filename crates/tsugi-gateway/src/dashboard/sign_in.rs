@@ -36,8 +36,7 @@ pub(crate) fn sign_in(asked: &FaceRequest<'_>, body: &Bytes) -> Result<Response<
     }
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let key = body["key"].as_str().ok_or_else(|| HttpRefusal::bad_request("the body must be {\"key\":\"…\"}"))?;
-    let signed_in = guard.sign_in(key.trim());
-    let (principal, signed_in) = signed_in.ok_or_else(|| HttpRefusal::unauthorized("this key is not known"))?;
+    let (principal, signed_in) = guard.sign_in(key.trim(), asked.parts, asked.peer)?;
     tracing::info!(caller = %principal.identity(), "signed in at the dashboard");
     if let Some(trail) = asked.gateway.metrics().audit() {
         let address = audit::address_of(asked.parts);

@@ -2,6 +2,7 @@
 //! log, the fence against panics, and CORS.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ struct RequestInput {
     upgrade: Option<OnUpgrade>,
     /// Its id in the log, when there is one.
     request_id: Option<Arc<str>>,
+    /// The other end of the connection.
+    peer: IpAddr,
 }
 
 impl Gateway {
@@ -41,11 +44,12 @@ impl Gateway {
     pub(crate) fn handle(
         self: Arc<Self>,
         mut request: Request<Incoming>,
+        peer: IpAddr,
     ) -> impl Future<Output = Response<ResponseBody>> + Send + 'static {
         let upgrade = face::ws::upgrade_of(&mut request);
         let (parts, body) = request.into_parts();
         // The head is boxed: the future of every request would be larger by its 200 bytes otherwise.
-        self.respond(Box::new(parts), body, upgrade)
+        self.respond(Box::new(parts), body, upgrade, peer)
     }
 
     /// The stages, and what surrounds them.
@@ -54,6 +58,7 @@ impl Gateway {
         parts: Box<Parts>,
         body: Incoming,
         upgrade: Option<OnUpgrade>,
+        peer: IpAddr,
     ) -> Response<ResponseBody> {
         // Checked once: the stages below refuse by it, and CORS answers by it.
         let origin = self.guard.check_origin(&parts);
@@ -65,7 +70,7 @@ impl Gateway {
         }
         let found = route::find(&parts.method, parts.uri.path());
         let (mut log, style) = RequestLog::begin(&self, &parts, &found);
-        let input = RequestInput { body, upgrade, request_id: log.request_id() };
+        let input = RequestInput { body, upgrade, request_id: log.request_id(), peer };
         let (refused, page) = match origin {
             Ok(page) => (None, page),
             Err(refusal) => (Some(refusal), None),
@@ -91,7 +96,7 @@ impl Gateway {
         caller: &mut String,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         refused.map_or(Ok(()), Err)?;
-        let principal = self.guard.identify(parts, found.is_open()).await;
+        let principal = self.guard.identify(parts, found.is_open(), input.peer).await;
         let principal = principal.inspect_err(|refusal| self.note_credential(parts, refusal))?;
         if input.request_id.is_some() {
             *caller = principal.identity().to_string();
@@ -105,8 +110,8 @@ impl Gateway {
         let busy_guard =
             busy_guard.inspect_err(|refusal| self.note_denial(principal.caller(), entry.pattern, parts, refusal))?;
         let recorded = self.metrics.audit().map(|_| principal.caller().clone());
-        let RequestInput { body, upgrade, request_id } = input;
-        let request = FaceRequest { gateway: self, principal, parts, request_id, busy_guard, upgrade };
+        let RequestInput { body, upgrade, request_id, peer } = input;
+        let request = FaceRequest { gateway: self, principal, parts, peer, request_id, busy_guard, upgrade };
         let answered = match self.dispatch(request, entry, segments, body) {
             Ok(dispatched) => dispatched.run().await,
             Err(refusal) => Err(refusal),

@@ -8,6 +8,7 @@ use tsugi_gateway::backend::{Endpoint, ToolDirectory};
 use tsugi_gateway::config::Exposure;
 use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::guard::api_key::ApiKey;
+use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_gateway::route::ROUTES;
 use tsugi_gateway::{Backend, Gateway, GatewayConfig, StartError};
 use tsugi_protocol::answer::{Outcome, Reply};
@@ -55,9 +56,12 @@ async fn no_route_answers_a_foreign_host_or_web_page() {
 #[tokio::test]
 async fn no_route_answers_without_a_key_when_keys_are_asked_for() {
     let (secret, key) = ApiKey::generate("ann");
-    let config = GatewayConfig { keys: vec![key], ..GatewayConfig::on_free_port() };
+    // Each request comes from another client of a proxy, so that guesses are not refused for their number.
+    let trusted_proxies = vec![AddressRange::parse("127.0.0.1").unwrap()];
+    let config = GatewayConfig { keys: vec![key], trusted_proxies, ..GatewayConfig::on_free_port() };
     let handle = serve_with(config, script(|_| complete(json!({"resultType": "complete", "tools": []})))).await;
     let client = Client::of(&handle);
+    let mut client_number = 0_u32;
     let forged: [&[(&str, &str)]; 4] = [
         &[],
         &[("Authorization", "Bearer x")],
@@ -66,7 +70,9 @@ async fn no_route_answers_without_a_key_when_keys_are_asked_for() {
     ];
     for entry in ROUTES.iter().filter(|entry| !entry.route.is_open()) {
         for headers in forged {
-            let mut all = vec![("Content-Type", "application/json")];
+            client_number += 1;
+            let from = std::net::Ipv4Addr::from(0x0a00_0000 + client_number).to_string();
+            let mut all = vec![("Content-Type", "application/json"), ("X-Forwarded-For", from.as_str())];
             all.extend_from_slice(headers);
             let got = client.send(entry.verb.as_str(), &path(entry.pattern), &all, "{}").await;
             assert_eq!(got.status, 401, "{entry:?} {headers:?}");

@@ -7,6 +7,7 @@ mod dashboard;
 mod edge;
 mod faults;
 mod hub;
+mod identity;
 mod instances;
 mod keys;
 mod legacy;

@@ -11,12 +11,14 @@ use tsugi_client::backoff::BackoffPolicy;
 use tsugi_gateway::StartError;
 use tsugi_gateway::config::Exposure;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
+use tsugi_gateway::guard::caller_access::ServerTenants;
 use tsugi_gateway::guard::permit::AccessPermit;
 use tsugi_gateway::guard::quota::CallQuota;
 use tsugi_gateway::hub::page::PageLimit;
 use tsugi_gateway::hub::presentation::ServerPresentation;
 use tsugi_gateway::{GatewayConfig, GatewayLimits, HubConfig};
 use tsugi_process::StopGrace;
+use tsugi_protocol::answer::identity::TenantName;
 
 use crate::config::secret::Secret;
 use crate::config::settings::{self, ADMIN, AuthSettings, CheckedSettings, KeySettings, ServerSettings, ToolFilter};
@@ -43,6 +45,7 @@ pub(crate) fn config(settings: &CheckedSettings, keys: Vec<ApiKey>) -> GatewayCo
         exposure: if gateway.insecure { Exposure::Insecure } else { Exposure::Guarded },
         allowed_hosts: gateway.allowed_hosts.clone(),
         allowed_origins: gateway.allowed_origins.clone(),
+        trusted_proxies: gateway.trusted_proxies.clone(),
         keys,
         dashboard: gateway.dashboard,
         metrics: gateway.metrics,
@@ -61,6 +64,10 @@ pub(crate) fn keys(auth: &AuthSettings) -> Result<Vec<ApiKey>, CommandFailure> {
 
 fn key(settings: &KeySettings) -> Result<ApiKey, CommandFailure> {
     let key = ApiKey::of_digest(&settings.name, settings.digest).with_role(settings.role);
+    let tenant = settings.tenant.as_deref().map(TenantName::new);
+    let key = tenant.into_iter().fold(key, ApiKey::of_tenant);
+    let key = settings.expires.into_iter().fold(key, ApiKey::until);
+    let key = settings.previous.into_iter().fold(key, |key, (digest, until)| key.after(digest, until));
     limited(key, &settings.filter, settings.per_minute, settings.max_in_flight)
 }
 
@@ -108,7 +115,15 @@ pub(crate) fn hub(all: &CheckedSettings, servers: &[&ServerSettings]) -> Result<
     let limits = &all.gateway.limits;
     let page =
         PageLimit { items: limits.max_page_items, bytes: usize::try_from(limits.max_page_size).unwrap_or(usize::MAX) };
-    Ok(HubConfig { naming, presentations, settings, page, ..HubConfig::default() })
+    Ok(HubConfig { naming, presentations, settings, page, tenants: tenants(servers), ..HubConfig::default() })
+}
+
+/// Which servers only certain tenants see.
+fn tenants(servers: &[&ServerSettings]) -> ServerTenants {
+    let limited = servers.iter().filter(|server| !server.tenants.is_empty());
+    ServerTenants::new(limited.map(|server| {
+        (server.name.clone(), server.tenants.iter().map(|tenant| TenantName::new(tenant.as_str())).collect())
+    }))
 }
 
 /// The settings as people may read them. What is secret in one place is hidden wherever else it stands.

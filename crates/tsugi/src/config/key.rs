@@ -11,7 +11,7 @@ pub(crate) mod value;
 use std::ops::Deref;
 
 use super::settings::{admin, api_key, auth, breaker, cache, gateway, limits, options, pool, retry, root, sandbox};
-use super::settings::{audit, audit_sink};
+use super::settings::{audit, audit_sink, previous_key};
 use super::settings::{server, tool, validate};
 use shape::SchemaShape;
 use value::ValueType;
@@ -79,6 +79,7 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &gateway::TABLE,
     &auth::TABLE,
     &api_key::TABLE,
+    &previous_key::TABLE,
     &limits::TABLE,
     &admin::TABLE,
     &audit::TABLE,

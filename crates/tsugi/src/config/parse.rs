@@ -3,10 +3,11 @@
 //! A parser that refuses says what it expected, never what it got: the value may be secret.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tsugi_audit::writer::{FailurePolicy, SyncMode};
 use tsugi_client::config::{AutoSwitch, EraChoice, InstancePolicy, RestartPolicy, StartPolicy, ValidationMode};
+use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_process::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy};
 use tsugi_protocol::answer::FaultCode;
 use tsugi_schema::tool_name::ToolNaming;
@@ -126,6 +127,55 @@ pub(crate) fn address(text: &str) -> ParseResult<SocketAddr> {
         (_, Ok(address)) => Ok(address),
         _ => expected("an address such as `127.0.0.1:7600`"),
     }
+}
+
+/// An address, or a range of them.
+pub(crate) fn address_range(text: &str) -> ParseResult<AddressRange> {
+    match AddressRange::parse(text) {
+        Some(range) => Ok(range),
+        None => expected("an address or a range such as `10.0.0.0/8`"),
+    }
+}
+
+/// A day, which begins at midnight, or a second, both in UTC.
+pub(crate) fn moment(text: &str) -> ParseResult<SystemTime> {
+    match seconds_of(text) {
+        Some(seconds) => Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
+        None => expected("a time such as `2027-01-31` or `2027-01-31T18:00:00Z`"),
+    }
+}
+
+/// Seconds since 1970 of `YYYY-MM-DD` or `YYYY-MM-DDThh:mm:ssZ`.
+fn seconds_of(text: &str) -> Option<u64> {
+    let number = |part: &str, digits: usize| {
+        let is_plain = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+        if is_plain { part.parse::<u64>().ok() } else { None }
+    };
+    let (day, time) = match text.split_once('T') {
+        Some((day, time)) => (day, time.strip_suffix('Z')?),
+        None => (text, "00:00:00"),
+    };
+    let mut parts = day.split('-');
+    let (year, month, day) = (number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
+    let mut clock = time.split(':');
+    let (hour, minute, second) = (number(clock.next()?, 2)?, number(clock.next()?, 2)?, number(clock.next()?, 2)?);
+    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let mut months = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    months[1] += u64::from(is_leap(year));
+    let is_valid = year >= 1970
+        && (1..=12).contains(&month)
+        && (1..=months[usize::try_from(month).ok()? - 1]).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 60
+        && parts.next().is_none()
+        && clock.next().is_none();
+    if !is_valid {
+        return None;
+    }
+    let years: u64 = (1970..year).map(|year| 365 + u64::from(is_leap(year))).sum();
+    let days = years + months[..usize::try_from(month).ok()? - 1].iter().sum::<u64>() + day - 1;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
 /// A glob; it is only checked here.
@@ -330,6 +380,25 @@ mod tests {
             assert_eq!(address(text).unwrap().to_string(), expected);
         }
         assert!(address("example.com:80").is_err() && address("70000").is_err());
+    }
+
+    #[test]
+    fn a_moment_is_a_day_or_a_second_in_utc() {
+        let seconds = |text: &str| moment(text).unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        for (text, expected) in [
+            ("1970-01-01", 0),
+            ("2000-02-29T00:00:01Z", 951_782_401),
+            ("2026-11-18T05:50:00Z", 1_794_981_000),
+            ("2100-03-01", 4_107_542_400),
+        ] {
+            assert_eq!(seconds(text), expected, "{text}");
+        }
+        let wrong = ["", "2027", "2027-13-01", "2027-02-29", "2100-02-29", "1969-12-31", "2027-01-01T24:00:00Z"];
+        for text in
+            wrong.into_iter().chain(["2027-01-01T10:00:00", "2027-01-01T10:00:00+01:00", "2027-1-1", "tomorrow"])
+        {
+            assert!(moment(text).is_err(), "{text}");
+        }
     }
 
     #[test]

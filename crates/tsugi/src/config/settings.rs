@@ -10,7 +10,7 @@ mod top;
 mod upstream;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
@@ -22,7 +22,7 @@ use super::secret::{MaskedText, Secret};
 pub(crate) use audit_log::{ArgumentMode, AuditSettings, AuditSinkSettings, AuditSinkType};
 pub(in crate::config) use audit_log::{audit, audit_sink};
 pub(crate) use downstream::{AdminSettings, GatewaySettings, LimitSettings};
-pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits};
+pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, previous_key};
 pub(crate) use policy::CacheSettings;
 pub(in crate::config) use policy::{breaker, cache, pool, retry, sandbox, validate};
 pub(in crate::config) use top::options;
@@ -145,6 +145,16 @@ pub(crate) struct KeySettings {
     pub(crate) filter: ToolFilter,
     pub(crate) per_minute: Option<u32>,
     pub(crate) max_in_flight: Option<usize>,
+    pub(crate) tenant: Option<String>,
+    #[serde(serialize_with = "unix_seconds")]
+    pub(crate) expires: Option<SystemTime>,
+    #[serde(skip)]
+    pub(crate) previous: Option<(SecretDigest, SystemTime)>,
+}
+
+fn unix_seconds<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
+    let since = time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+    since.map(|since| since.as_secs()).serialize(serializer)
 }
 
 fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

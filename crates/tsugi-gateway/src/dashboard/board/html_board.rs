@@ -97,12 +97,16 @@ pub(crate) fn sign_in(asked: &FaceRequest<'_>, body: &Bytes) -> Result<Response<
     guard.expect_own_page(asked.parts)?;
     let key = url::form_urlencoded::parse(body).find(|(name, _)| name == "key").map(|(_, key)| key.into_owned());
     // A pasted key often has spaces around it.
-    let Some((principal, signed_in)) = guard.sign_in(key.unwrap_or_default().trim()) else {
-        if let Some(trail) = asked.gateway.metrics().audit() {
-            trail.note(&AuditEvent::CredentialRefused { address: audit::address_of(asked.parts).as_deref() });
+    let (principal, signed_in) = match guard.sign_in(key.unwrap_or_default().trim(), asked.parts, asked.peer) {
+        Ok(signed_in) => signed_in,
+        Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
+            if let Some(trail) = asked.gateway.metrics().audit() {
+                trail.note(&AuditEvent::CredentialRefused { address: audit::address_of(asked.parts).as_deref() });
+            }
+            let wish = BoardQuery::of(asked);
+            return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(&wish, true)));
         }
-        let wish = BoardQuery::of(asked);
-        return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(&wish, true)));
+        Err(refusal) => return Err(refusal),
     };
     tracing::info!(caller = %principal.identity(), "signed in at the plain board");
     if let Some(trail) = asked.gateway.metrics().audit() {

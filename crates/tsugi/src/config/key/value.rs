@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tsugi_audit::writer::SyncMode;
 use tsugi_client::config::InstancePolicy;
+use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_process::{MemorySize, SandboxPolicy};
 
 use super::shape::SchemaShape;
@@ -32,6 +33,7 @@ pub(crate) const POSITIVE_DURATION: ValueType<Duration> = plain(SchemaShape::Dur
 pub(crate) const SIZE: ValueType<u64> = plain(SchemaShape::Size, parse::size);
 pub(crate) const FACTOR: ValueType<f64> = plain(SchemaShape::Number, parse::factor);
 pub(crate) const ADDRESS: ValueType<SocketAddr> = plain(SchemaShape::Address, parse::address);
+pub(crate) const MOMENT: ValueType<SystemTime> = plain(SchemaShape::Text, parse::moment);
 pub(crate) const REVISION: ValueType<String> = plain(SchemaShape::Words(&parse::REVISIONS), parse::revision);
 pub(crate) const TOOL_NAME: ValueType<String> = plain(SchemaShape::Text, parse::tool_name);
 /// Items of lists.
@@ -39,6 +41,7 @@ pub(crate) const TEXTS: ValueType<String> = plain(SchemaShape::TextList, parse_t
 pub(crate) const TOOL_NAMES: ValueType<String> = plain(SchemaShape::TextList, parse::tool_name);
 pub(crate) const GLOBS: ValueType<String> = plain(SchemaShape::Globs, parse::glob);
 pub(crate) const HOSTS: ValueType<String> = plain(SchemaShape::TextList, parse::host);
+pub(crate) const ADDRESS_RANGES: ValueType<AddressRange> = plain(SchemaShape::TextList, parse::address_range);
 pub(crate) const ORIGINS: ValueType<String> = plain(SchemaShape::TextList, parse::origin);
 pub(crate) const ERROR_CODES: ValueType<String> = plain(SchemaShape::ErrorCodes, parse::error_code);
 pub(crate) const TRANSPORT_WORD: ValueType<RemoteTransport> = plain(SchemaShape::Words(TRANSPORTS), parse::keyword);

@@ -1,5 +1,7 @@
 //! How the servers are offered to callers.
 
+use std::time::SystemTime;
+
 use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
 
 use super::reader::{SettingsReader, SettingsSection};
@@ -8,7 +10,7 @@ use crate::config::key::Setting;
 use crate::config::secret::Secret;
 use crate::config::settings::{
     ADMIN, AdminSettings, AuthSettings, GatewaySettings, KeySettings, LimitSettings, OptionSettings, ToolFilter, admin,
-    api_key, auth, gateway, limits,
+    api_key, auth, gateway, limits, previous_key,
 };
 
 /// As long as the key that is made of it.
@@ -86,11 +88,30 @@ fn read_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<KeySet
             allow: reader.list_or_default(&section, &api_key::ALLOW),
             deny: reader.list_or_default(&section, &api_key::DENY),
         },
+        tenant: reader.optional(&section, &api_key::TENANT),
+        expires: reader.optional(&section, &api_key::EXPIRES),
+        previous: section.get(&api_key::PREVIOUS).and_then(|node| read_previous(reader, node)),
         per_minute: reader.optional(&section, &api_key::PER_MINUTE),
         max_in_flight: reader.optional(&section, &api_key::MAX_IN_FLIGHT),
         name: name?,
         digest: key.map(|key| SecretDigest::of(key.expose())).or(hash)?,
     })
+}
+
+fn read_previous(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<(SecretDigest, SystemTime)> {
+    let section = SettingsSection::open(reader, Some(node), &previous_key::TABLE);
+    node.entries()?;
+    let key = section.get(&previous_key::KEY).and_then(|node| read_secret(reader, node));
+    let hash = section.get(&previous_key::HASH).and_then(|node| read_hash(reader, node));
+    if section.get(&previous_key::KEY).is_some() == section.get(&previous_key::HASH).is_some() {
+        reader.problem(node, "the previous key has exactly one of `key` and `hash`");
+    }
+    if section.get(&previous_key::UNTIL).is_none() {
+        // Without an end, an old key would stay valid for ever.
+        reader.problem(node, "`until` is missing here");
+    }
+    let until = reader.optional(&section, &previous_key::UNTIL);
+    Some((key.map(|key| SecretDigest::of(key.expose())).or(hash)?, until?))
 }
 
 fn read_hash(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<SecretDigest> {

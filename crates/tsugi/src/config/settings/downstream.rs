@@ -1,15 +1,17 @@
 //! Settings of the gateway.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_schema::tool_name::ToolNaming;
 
 use super::{AuthSettings, OptionSettings, milliseconds};
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
 use crate::config::key::value::{
-    ADDRESS, DURATION, FLAG, GLOBS, HOSTS, ORIGINS, POSITIVE_DURATION, SIZE, SWITCH, TEXT, by_hand, keyword, positive,
+    ADDRESS, ADDRESS_RANGES, DURATION, FLAG, GLOBS, HOSTS, MOMENT, ORIGINS, POSITIVE_DURATION, SIZE, SWITCH, TEXT,
+    by_hand, keyword, positive,
 };
 use crate::config::resolve::gateway::{read_admin, read_auth, read_limits, read_state_key};
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
@@ -23,6 +25,7 @@ settings! {
         custom NAMING naming: ToolNaming = "naming", keyword(), "", "How tools are named together. Default: `options.naming`.", reader.optional(section, &gateway::NAMING).unwrap_or(options.naming);
         many ALLOWED_HOSTS allowed_hosts: String = "allowedHosts", HOSTS, "[]", "Host names that requests may use, besides its own address and loopback.";
         many ALLOWED_ORIGINS allowed_origins: String = "allowedOrigins", ORIGINS, "[]", "Web origins that may send requests, besides its own.";
+        many TRUSTED_PROXIES trusted_proxies: AddressRange = "trustedProxies", ADDRESS_RANGES, "[]", "Addresses or ranges (`10.0.0.0/8`) of proxies in front of it. Their `X-Forwarded-For` says which client sent too many wrong keys; without this, all clients of a proxy are one.";
         hand AUTH auth: AuthSettings = "auth", by_hand(Table("gateway.auth")), "", "Who may send requests. Without it, everyone who can reach the address.", section.get(&gateway::AUTH).map(|node| read_auth(reader, node)).unwrap_or_default();
         hand LIMITS limits: LimitSettings = "limits", by_hand(Table("gateway.limits")), "", "How much callers may send and hold.", read_limits(reader, section.get(&gateway::LIMITS));
         #[serde(serialize_with = "milliseconds")]
@@ -56,8 +59,20 @@ settings! {
         READ_ONLY: bool = "readOnly", FLAG, "false", "May look at the dashboard but not call or control.";
         ALLOW: String = "allow", GLOBS, "[\"*\"]", "Which `server/tool` it may use.";
         DENY: String = "deny", GLOBS, "[]", "Which `server/tool` it may not use; wins over `allow`.";
+        TENANT: String = "tenant", TEXT, "", "The tenant it belongs to; see `servers[].tenants`.";
+        EXPIRES: SystemTime = "expires", MOMENT, "", "When it ends: `2027-01-31` or `2027-01-31T18:00:00Z` (UTC).";
+        PREVIOUS: () = "previous", by_hand(Table("gateway.auth.keys[].previous")), "", "The key before it, accepted for a while so that clients can change over.";
         PER_MINUTE: u32 = "perMinute", positive(), "", "Calls per minute at most, over all faces; each call of a batch or a WebSocket counts.";
         MAX_IN_FLIGHT: usize = "maxInFlight", positive(), "", "Calls at the same time at most; one more is refused with `RATE_LIMIT_EXCEEDED`.";
+    }
+}
+
+settings! {
+    previous_key at "gateway.auth.keys[].previous": "The key that another one replaces. It has exactly one of `key` and `hash`."
+    keys {
+        KEY: () = "key", by_hand(Text), "", "The key itself; better from a variable or a file.";
+        HASH: () = "hash", by_hand(Text), "", "Its SHA-256 in hexadecimal.";
+        UNTIL: SystemTime = "until", MOMENT, "", "When it ends: `2027-01-31` or `2027-01-31T18:00:00Z` (UTC). Required.";
     }
 }
 

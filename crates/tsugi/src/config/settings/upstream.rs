@@ -13,7 +13,7 @@ use super::{milliseconds, optional_milliseconds};
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
 use crate::config::key::value::{
-    FLAG, GLOBS, INSTANCES_WORD, POSITIVE_DURATION, REVISION, SANDBOX_WORD, SWITCH, TEXT, TOOL_NAME, TOOL_NAMES,
+    FLAG, GLOBS, INSTANCES_WORD, POSITIVE_DURATION, REVISION, SANDBOX_WORD, SWITCH, TEXT, TEXTS, TOOL_NAME, TOOL_NAMES,
     TRANSPORT_WORD, by_hand, keyword, positive,
 };
 use crate::config::resolve::policy;
@@ -56,6 +56,7 @@ settings! {
         maybe IDLE_TIMEOUT idle_timeout: Duration = "idleTimeout", POSITIVE_DURATION, "", "Stop an instance that was not used for this long; the next call starts it again.";
         one MAX_CONNECTIONS max_connections: usize = "maxConnections", positive(), "10", "Connections to it at most; the one unused for longest is closed for a new one.";
         one MAX_IN_FLIGHT max_in_flight: usize = "maxInFlight", positive(), "64", "Calls in flight to it at the same time; more wait in a bounded queue.";
+        many TENANTS tenants: String = "tenants", TEXTS, "[]", "The only tenants that see it; a caller's tenant comes from its key or token. Operators without a tenant see every server. Empty: everyone sees it.";
         maybe NAMING naming: ToolNaming = "naming", keyword(), "", "How this server's tools and prompts are named among those of the others. Default: `gateway.naming`.";
         one ERA era: EraChoice = "era", keyword(), "auto", "Which kind of protocol it speaks, if asking it does not work.";
         maybe PROTOCOL_VERSION protocol_version: String = "protocolVersion", REVISION, "", "The revision to offer first, and with it the era.";
