@@ -159,7 +159,7 @@ fn seconds_of(text: &str) -> Option<u64> {
     let (year, month, day) = (number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
     let mut clock = time.split(':');
     let (hour, minute, second) = (number(clock.next()?, 2)?, number(clock.next()?, 2)?, number(clock.next()?, 2)?);
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut months = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     months[1] += u64::from(is_leap(year));
     let is_valid = year >= 1970
