@@ -153,6 +153,7 @@ fn every_effect_upstream_has_its_line_although_the_gateway_is_killed() {
 
 /// N39: a full disk refuses with 503, nothing reaches the server, and what was written stays whole.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the shell becomes the gateway, which `Serving` ends")]
 fn a_full_disk_refuses_calls_and_loses_nothing() {
     let (world, upstream) = (World::new(), Upstream::start());
     let config = configure(&world, &upstream, "");
