@@ -239,7 +239,7 @@ fn set_dead_peer_timeout(stream: &TcpStream) -> std::io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn notice_the_dead(_stream: &TcpStream) -> std::io::Result<()> {
+fn set_dead_peer_timeout(_stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
