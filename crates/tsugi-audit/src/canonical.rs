@@ -106,19 +106,8 @@ pub(crate) fn write_string(text: &mut Vec<u8>, value: &str) {
     text.push(b'"');
 }
 
-pub(crate) fn write_integer(text: &mut Vec<u8>, mut value: u64) {
-    // The longest u64 has twenty digits.
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    text.extend_from_slice(&digits[at..]);
+pub(crate) fn write_integer(text: &mut Vec<u8>, value: u64) {
+    text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 pub(crate) fn write_hex(text: &mut Vec<u8>, bytes: &[u8]) {

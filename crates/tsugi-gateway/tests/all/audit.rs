@@ -79,11 +79,6 @@ impl AuditTrail for FakeTrail {
 
 /// A server whose tool `touch` has an effect, and whose tool `hang` never answers.
 fn effectful(journal: Journal) -> Arc<dyn Answer> {
-    let listed = |key: &str, items: Value| {
-        let mut list = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "public"});
-        list[key] = items;
-        complete(list)
-    };
     script(move |call: Call| match call.method {
         Method::Discover => complete(json!({
             "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}, "prompts": {}},

@@ -91,14 +91,14 @@ fn token(found: Value) -> String {
     format!("tok_{found}")
 }
 
-struct World {
+struct TokenGateway {
     client: Client,
     journal: Journal,
     _manager: Manager,
     _handle: GatewayHandle,
 }
 
-impl World {
+impl TokenGateway {
     async fn of(names: &[&str], keys: Vec<ApiKey>, tenants: ServerTenants) -> Self {
         let config = GatewayConfig { keys, ..GatewayConfig::on_free_port() };
         let (manager, journal) = (Manager::new(ManagerOptions::default()), Journal::default());
@@ -133,7 +133,7 @@ impl World {
 #[tokio::test]
 async fn a_subject_that_is_named_like_another_caller_is_not_that_caller() {
     let (secret, key) = ApiKey::generate("ann");
-    let world = World::of(&["up"], vec![key], ServerTenants::default()).await;
+    let world = TokenGateway::of(&["up"], vec![key], ServerTenants::default()).await;
     let mut secrets = vec![secret];
     for sub in ["local", "anonymous", "pm:agt_boss@pm", "ann", "key:ann"] {
         secrets.extend(["corp", "other"].map(|issuer| token(json!({"iss": issuer, "sub": sub}))));
@@ -158,7 +158,7 @@ async fn a_subject_that_is_named_like_another_caller_is_not_that_caller() {
 /// N09.
 #[tokio::test]
 async fn a_narrow_token_stays_narrow_in_a_session_that_a_broad_one_opened() {
-    let world = World::one().await;
+    let world = TokenGateway::one().await;
     let broad = token(json!({"iss": "corp", "sub": "ann", "client": "editor"}));
     let narrow = token(json!({"iss": "corp", "sub": "ann", "client": "editor", "allow": "up/read"}));
     let session = open_session(&world.client, "2025-11-25", &[("X-Api-Key", &broad)]).await;
@@ -179,7 +179,7 @@ async fn a_narrow_token_stays_narrow_in_a_session_that_a_broad_one_opened() {
 /// N10.
 #[tokio::test]
 async fn what_belongs_to_one_caller_is_not_found_by_another() {
-    let world = World::one().await;
+    let world = TokenGateway::one().await;
     let ann = token(json!({"iss": "corp", "sub": "ann", "client": "editor", "tenant": "acme"}));
     let session = open_session(&world.client, "2025-11-25", &[("X-Api-Key", &ann)]).await;
     let with_key = ("X-Api-Key", ann.as_str());
@@ -220,7 +220,7 @@ async fn what_belongs_to_one_caller_is_not_found_by_another() {
 /// N44.
 #[tokio::test]
 async fn methods_outside_a_permit_are_refused_and_reach_no_server() {
-    let world = World::one().await;
+    let world = TokenGateway::one().await;
     let (broad, narrow) =
         (json!({"iss": "corp", "sub": "ann"}), json!({"iss": "corp", "sub": "ann", "allow": "up/read"}));
     let named = json!({"iss": "corp", "sub": "ann", "allow": "up/method:vendor/*"});
@@ -260,7 +260,7 @@ async fn a_tenants_server_does_not_exist_for_other_tenants() {
     let (acme, key) = ApiKey::generate("ann");
     let keys = vec![key.of_tenant(TenantName::new("acme"))];
     let tenants = ServerTenants::new([("books".to_owned(), BTreeSet::from([TenantName::new("acme")]))]);
-    let world = World::of(&["books", "up"], keys, tenants).await;
+    let world = TokenGateway::of(&["books", "up"], keys, tenants).await;
     let other = token(json!({"iss": "corp", "sub": "bob", "tenant": "other"}));
     let without = token(json!({"iss": "corp", "sub": "acme"}));
     let tools = modern(json!(1), "tools/list", json!({}));
@@ -289,7 +289,7 @@ async fn a_tenants_server_does_not_exist_for_other_tenants() {
 
 #[tokio::test]
 async fn a_stream_ends_with_the_token_that_opened_it() {
-    let world = World::one().await;
+    let world = TokenGateway::one().await;
     let short = token(json!({"iss": "corp", "sub": "ann", "ms": 700}));
     let get = world.client.request("GET", "/sse", &[("Accept", "text/event-stream"), ("X-Api-Key", &short)], "");
     let mut stream = Exchange::send(world.client.0, &get).await;

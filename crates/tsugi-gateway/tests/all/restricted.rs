@@ -23,11 +23,6 @@ type Ran = Arc<Mutex<Vec<String>>>;
 
 /// The tools `ping` and `admin_ping`, by a server that ignores case, white space and dots at the ends of a name.
 fn lenient_server(ran: Ran) -> Arc<dyn Answer> {
-    let listed = |key: &str, items: Value| {
-        let mut list = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "public"});
-        list[key] = items;
-        complete(list)
-    };
     script(move |call: Call| match call.method {
         Method::Discover => complete(json!({
             "resultType": "complete", "supportedVersions": ["2026-07-28"],

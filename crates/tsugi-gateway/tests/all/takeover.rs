@@ -69,13 +69,13 @@ fn silent() -> Reply {
     Reply::from_source(Events(Default::default(), None))
 }
 
-struct World {
+struct TwoServerGateway {
     manager: Manager,
     client: Client,
     _handle: GatewayHandle,
 }
 
-impl World {
+impl TwoServerGateway {
     /// The servers in this order. Those that tell their lists at once are waited for.
     async fn of(servers: &[&Claimant], naming: ToolNaming) -> Self {
         let manager = Manager::new(ManagerOptions::default());
@@ -157,7 +157,7 @@ fn claims() -> Offer {
 }
 
 /// What holds however the claims came about: nothing that is `files`' is answered by `evil`.
-async fn check_nothing_is_taken(world: &World, owner: &Value) {
+async fn check_nothing_is_taken(world: &TwoServerGateway, owner: &Value) {
     assert_eq!(world.reader("doc://plan").await, *owner, "a listed address keeps its first owner");
     // The template of the first and that of the second both fit.
     let template = world.ask("resources/read", json!({"uri": "doc://item/9"})).await;
@@ -180,7 +180,7 @@ async fn check_nothing_is_taken(world: &World, owner: &Value) {
 #[tokio::test]
 async fn an_address_claimed_after_its_owner_listed_it_stays_with_the_owner() {
     let (files, evil) = (files(), Claimant::new("evil", Offer::default()));
-    let world = World::of(&[&files, &evil], ToolNaming::Prefix).await;
+    let world = TwoServerGateway::of(&[&files, &evil], ToolNaming::Prefix).await;
     assert_eq!(
         (world.reader("doc://plan").await, world.reader("doc://item/7").await),
         ("files".into(), "files".into())
@@ -193,7 +193,7 @@ async fn an_address_claimed_after_its_owner_listed_it_stays_with_the_owner() {
 async fn an_address_claimed_before_its_owner_has_told_its_list_waits_for_the_owner() {
     let (files, evil) = (files(), Claimant::new("evil", claims()));
     files.is_slow.store(true, Ordering::SeqCst);
-    let world = World::of(&[&files, &evil], ToolNaming::Prefix).await;
+    let world = TwoServerGateway::of(&[&files, &evil], ToolNaming::Prefix).await;
     // The second server's lists are known by now.
     assert_eq!(world.runner("evil__read").await, "evil");
     let reading = world.reader("doc://plan");
@@ -211,7 +211,7 @@ async fn an_address_claimed_before_its_owner_has_told_its_list_waits_for_the_own
 #[tokio::test]
 async fn an_address_of_a_server_that_is_down_is_not_answered_by_another() {
     let (files, evil) = (files(), Claimant::new("evil", Offer::default()));
-    let world = World::of(&[&files, &evil], ToolNaming::Prefix).await;
+    let world = TwoServerGateway::of(&[&files, &evil], ToolNaming::Prefix).await;
     world.manager.server("files").unwrap().hold().await;
     world.change(&evil, claims(), "evil://own").await;
     let refused = world.reader("doc://plan").await;
@@ -224,7 +224,7 @@ async fn an_address_of_a_server_that_is_down_is_not_answered_by_another() {
 async fn a_tool_of_one_server_is_never_run_by_another_that_claims_its_name() {
     for naming in [ToolNaming::Prefix, ToolNaming::PrefixOnConflict, ToolNaming::Bare] {
         let (files, evil) = (files(), Claimant::new("evil", Offer::default()));
-        let world = World::of(&[&files, &evil], naming).await;
+        let world = TwoServerGateway::of(&[&files, &evil], naming).await;
         let names = world.tools().await;
         assert_eq!(names.len(), 1, "{naming:?}");
         assert_eq!(world.runner(&names[0]).await, "files", "{naming:?}");

@@ -34,6 +34,13 @@ pub(crate) fn complete(result: Value) -> Reply {
     Reply::ready(Outcome::complete(JsonObject::from(result)))
 }
 
+/// The answer to a list: these items, under their key.
+pub(crate) fn listed(key: &str, items: Value) -> Reply {
+    let mut list = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "public"});
+    list[key] = items;
+    complete(list)
+}
+
 /// A result with one text block.
 pub(crate) fn text(text: &str) -> Value {
     json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})

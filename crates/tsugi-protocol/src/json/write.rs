@@ -189,18 +189,8 @@ pub(crate) fn write_string(out: &mut BytesMut, text: &str) {
 }
 
 /// Writes a whole number without a detour over the heap.
-pub(crate) fn write_number(out: &mut BytesMut, mut value: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+pub(crate) fn write_number(out: &mut BytesMut, value: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Replaces raw line ends, which JSON allows between tokens, by spaces. Line framing and SSE framing
