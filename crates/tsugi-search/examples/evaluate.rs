@@ -135,7 +135,9 @@ fn cpu_time() -> f64 {
 
 fn main() {
     let directory = std::env::args().nth(1).expect("the directory with the prepared sets");
-    println!("| set | tools / kept queries | plain BM25 @1 / @5 | tsugi @1 / @5 | tuning half @5 | CPU per query, µs | CPU for the index, ms |");
+    println!(
+        "| set | tools / kept queries | plain BM25 @1 / @5 | tsugi @1 / @5 | tuning half @5 | CPU per query, µs | CPU for the index, ms |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for name in SETS {
         let set = EvaluationSet::read(&format!("{directory}/{name}.json"));

@@ -73,8 +73,10 @@ fn a_tool_that_is_not_shown_is_neither_found_nor_counted_in_the_outline() {
 #[test]
 fn parameters_and_servers_are_searched_too() {
     let mut tools = workshop();
-    tools[2].parameters =
-        vec![ToolParameter { name: "glob".to_owned(), description: "Only entries that match this wildcard.".to_owned() }];
+    tools[2].parameters = vec![ToolParameter {
+        name: "glob".to_owned(),
+        description: "Only entries that match this wildcard.".to_owned(),
+    }];
     let index = ToolIndex::new(tools);
     assert_eq!(first(&index, "glob"), "list_directory");
     assert_eq!(first(&index, "weather"), "getForecast");
@@ -116,7 +118,8 @@ fn an_updated_index_answers_as_one_that_was_made_new() {
 #[test]
 fn the_outline_fits_its_limit_whatever_there_is() {
     let many = |servers: usize, tools: usize| {
-        let of = |server: usize| (0..tools).map(move |n| (format!("server{server}"), format!("read_thing{n}_of_word{n}")));
+        let of =
+            |server: usize| (0..tools).map(move |n| (format!("server{server}"), format!("read_thing{n}_of_word{n}")));
         let tools: Vec<(String, String)> = (0..servers).flat_map(of).collect();
         outline(tools.iter().map(|(server, name)| (server.as_str(), name.as_str())), 1500)
     };
