@@ -49,7 +49,7 @@ mod tests {
     fn check(answer: &Value) -> Result<String, TokenRefusal> {
         let rules = TokenRules { issuer: "https://login.example".to_owned(), algorithms: Vec::new(), skew: 60 };
         let token = check_answer(answer.to_string().as_bytes(), &rules, 1_000)?;
-        token.for_audience(&["https://mcp.example/mcp"]).map(|claims| claims.subject.clone())
+        token.for_audience(|audience| audience == "https://mcp.example/mcp").map(|claims| claims.subject.clone())
     }
 
     fn good() -> Value {

@@ -43,7 +43,7 @@ pub struct UnverifiedToken<'a> {
 }
 
 /// A token whose signature and claims are right, except that its audience must still be compared with the address that
-/// was asked. The claims cannot be had without that.
+/// was asked.
 #[derive(Debug, Clone)]
 pub struct VerifiedToken {
     audiences: Vec<String>,
@@ -130,12 +130,18 @@ impl TokenRules {
 }
 
 impl VerifiedToken {
-    /// The claims, if the token was issued for one of these resources (RFC 8707, RFC 9068 §4), compared byte for byte.
-    pub fn for_audience(&self, accepted: &[&str]) -> Result<&TokenClaims, TokenRefusal> {
-        match self.audiences.iter().any(|audience| accepted.contains(&audience.as_str())) {
+    /// The claims, if the token was issued for a resource of ours (RFC 8707, RFC 9068 §4). Compare byte for byte.
+    pub fn for_audience(&self, is_ours: impl Fn(&str) -> bool) -> Result<&TokenClaims, TokenRefusal> {
+        match self.audiences.iter().any(|audience| is_ours(audience)) {
             true => Ok(&self.claims),
             false => Err(TokenRefusal::WrongAudience),
         }
+    }
+
+    /// The claims for working out the rights that the token gives. Whether it may be used at an address at all is for
+    /// [`VerifiedToken::for_audience`] to say, with every request.
+    pub fn claims_for_rights(&self) -> &TokenClaims {
+        &self.claims
     }
 
     /// Whether the token has expired by now, for one that was verified earlier.

@@ -107,10 +107,10 @@ impl Gateway {
     /// Binds the addresses and serves `backend` on them, behind its own guard if it has one. Returns as soon as it
     /// listens.
     pub async fn serve(config: GatewayConfig, backend: Arc<dyn Backend>) -> Result<GatewayHandle, StartError> {
-        // Before anything is bound: no request may slip in.
-        refuse_exposure(&config)?;
         // The hub decides permits by the same guard that lets callers in.
         let guard = backend.guard().unwrap_or_else(|| Arc::new(AccessGuard::new(&config)));
+        // Before anything is bound: no request may slip in.
+        refuse_exposure(&config, &guard)?;
         let listeners = listen::bind(&config).await?;
         // Asked of the sockets: port 0 has become a real port by now.
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
@@ -290,8 +290,8 @@ impl GatewayHandle {
     }
 }
 
-fn refuse_exposure(config: &GatewayConfig) -> Result<(), StartError> {
-    if !config.keys.is_empty() || !config.needs_keys() {
+fn refuse_exposure(config: &GatewayConfig, guard: &AccessGuard) -> Result<(), StartError> {
+    if !config.keys.is_empty() || guard.accepts_tokens() || !config.needs_keys() {
         return Ok(());
     }
     match config.listen.iter().find(|address| !address.ip().is_loopback()) {

@@ -11,6 +11,7 @@ pub mod caller_access;
 pub(crate) mod cors;
 pub mod credential;
 mod guess_limit;
+pub mod oauth;
 pub mod origin;
 pub mod permit;
 pub mod principal;
@@ -26,10 +27,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use http::HeaderValue;
 use http::header::ORIGIN;
 use http::request::Parts;
+use http::{HeaderValue, StatusCode};
 use tokio::sync::watch;
+use tsugi_auth::challenge::ChallengeError;
 use tsugi_protocol::answer::Caller;
 
 use api_key::{EmptyKeyPolicy, KeyTable};
@@ -37,6 +39,7 @@ use authority::Authority;
 use caller_access::{CallerAccess, ServerTenants};
 use credential::{CredentialVerifier, CredentialVerifiers};
 use guess_limit::GuessLimiter;
+use oauth::resource::{ChallengeReason, ResourceDirectory, ResourcePath};
 use origin::OriginGuard;
 use principal::Principal;
 use proxy_trust::ProxyTrust;
@@ -44,6 +47,7 @@ use refusal::HttpRefusal;
 use sign_in::{SignInGrant, SignInId, SignInTable};
 
 use crate::config::GatewayConfig;
+use crate::face::fault::RefusalChallenge;
 
 /// The checks that hold for every route.
 pub struct AccessGuard {
@@ -54,6 +58,8 @@ pub struct AccessGuard {
     /// Notified when the keys were replaced or a sign-in ended, so that open connections can be checked again.
     replaced: watch::Sender<()>,
     verifiers: CredentialVerifiers,
+    /// Set where tokens of an issuer are accepted.
+    resources: Option<Arc<ResourceDirectory>>,
     /// How often credentials are looked at again whose holders have a connection open.
     recheck: Duration,
     sessions: SignInTable,
@@ -72,12 +78,47 @@ impl AccessGuard {
             empty,
             replaced: watch::Sender::new(()),
             verifiers: CredentialVerifiers::default(),
+            resources: None,
             recheck: config.limits.keep_alive,
             sessions: SignInTable::new(config.limits.session_idle),
             tenants: ArcSwap::default(),
             guesses: GuessLimiter::new(Instant::now()),
             proxies: ProxyTrust::new(config.trusted_proxies.clone()),
         }
+    }
+
+    /// The same guard, at the addresses that tokens are issued for. Its refusals say where to get one.
+    pub fn with_resources(mut self, resources: Arc<ResourceDirectory>) -> Self {
+        self.resources = Some(resources);
+        self
+    }
+
+    /// True when access tokens of an issuer are accepted, so that no caller needs a key.
+    pub fn accepts_tokens(&self) -> bool {
+        self.resources.is_some()
+    }
+
+    /// The addresses that tokens are issued for; `None` without an issuer.
+    pub(crate) fn resources(&self) -> Option<&ResourceDirectory> {
+        self.resources.as_deref()
+    }
+
+    /// The challenge that belongs to a refusal, where tokens are accepted.
+    pub(crate) fn challenge(&self, refusal: &HttpRefusal, path: &str) -> Option<RefusalChallenge> {
+        let resources = self.resources()?;
+        // A 403 without a reason is about a permit: no other token would help.
+        if refusal.challenge.is_none() && refusal.status != StatusCode::UNAUTHORIZED {
+            return None;
+        }
+        let known = ChallengeReason {
+            error: ChallengeError::InvalidToken,
+            description: "the credential is not accepted",
+            scope: None,
+        };
+        let reason = refusal.challenge.as_deref().or(refusal.is_guess.then_some(&known));
+        let path = ResourcePath::of(path);
+        let header = HeaderValue::try_from(resources.challenge(path, reason)).ok()?;
+        Some(RefusalChallenge { header, data: resources.challenge_data(path, reason) })
     }
 
     /// The same guard, which accepts another kind of credential too.
@@ -96,6 +137,9 @@ impl AccessGuard {
     /// Finds out who sent a request: by a token, a key, or a sign-in at the dashboard. Without any of them the caller is
     /// a guest on pages that are open to everyone, and refused elsewhere.
     pub(crate) async fn identify(&self, parts: &Parts, is_open: bool, peer: IpAddr) -> Result<Principal, HttpRefusal> {
+        if self.resources.is_some() {
+            oauth::resource::expect_one_credential(parts)?;
+        }
         let refusal = match self.identify_secret(parts, peer).await {
             Ok(principal) => return Ok(principal),
             Err(refusal) => refusal,
@@ -141,7 +185,7 @@ impl AccessGuard {
 
     /// True when every caller is refused: the last key is gone, and without it everyone could come in.
     pub fn refuses_everyone(&self) -> bool {
-        self.keys.load().is_shut()
+        self.keys.load().is_shut() && !self.accepts_tokens()
     }
 
     /// Whether a caller that was let in would be let in now, as the same one. Asking counts as use of a sign-in.

@@ -47,6 +47,8 @@ pub enum Route {
     Log,
     /// Numbers.
     Metrics,
+    /// Where tokens for an address of ours come from (RFC 9728).
+    ResourceMetadata,
     /// Alive.
     Healthz,
     /// Ready for calls.
@@ -72,7 +74,7 @@ pub enum Route {
 impl Route {
     /// True where no key is needed: the page on which people sign in, and the probes.
     pub fn is_open(self) -> bool {
-        self.is_entrance() || self.is_probe()
+        self.is_entrance() || self.is_probe() || self == Route::ResourceMetadata
     }
 
     /// True for what belongs to the dashboard.
@@ -166,6 +168,18 @@ pub static ROUTES: &[RouteEntry] = &[
     entry(Method::GET, "/metrics", Route::Metrics, ErrorStyle::Rest),
     entry(Method::GET, "/readyz", Route::Readyz, ErrorStyle::Rest),
     entry(Method::GET, "/healthz", Route::Healthz, ErrorStyle::Rest),
+    // Metadata for clients that have no token yet. What follows the well-known part is the path of the resource.
+    entry(Method::GET, "/.well-known/oauth-protected-resource", Route::ResourceMetadata, ErrorStyle::Rest),
+    entry(Method::GET, "/.well-known/oauth-protected-resource/mcp", Route::ResourceMetadata, ErrorStyle::Rest),
+    entry(Method::GET, "/.well-known/oauth-protected-resource/sse", Route::ResourceMetadata, ErrorStyle::Rest),
+    entry(Method::GET, "/.well-known/oauth-protected-resource/ws", Route::ResourceMetadata, ErrorStyle::Rest),
+    entry(Method::GET, "/.well-known/oauth-protected-resource/rpc", Route::ResourceMetadata, ErrorStyle::Rest),
+    entry(
+        Method::GET,
+        "/.well-known/oauth-protected-resource/servers/{}/mcp",
+        Route::ResourceMetadata,
+        ErrorStyle::Rest,
+    ),
     // The dashboard, which can be switched off as a whole.
     entry(Method::GET, "/", Route::Page(PageFile::Index), ErrorStyle::Rest),
     entry(Method::GET, "/assets/app.js", Route::Page(PageFile::Script), ErrorStyle::Rest),
@@ -207,6 +221,10 @@ pub enum NothingAt {
 }
 
 impl RouteMatch<'_> {
+    pub(crate) fn is_metadata(&self) -> bool {
+        matches!(self, RouteMatch::Route(entry, _) if entry.route == Route::ResourceMetadata)
+    }
+
     /// True where no key is needed.
     pub(crate) fn is_open(&self) -> bool {
         match self {

@@ -36,7 +36,7 @@ fn rules() -> TokenRules {
 
 fn verify_at(token: &str, keys: &KeySet, now: u64) -> Result<TokenClaims, TokenRefusal> {
     let verified = UnverifiedToken::parse(token)?.verify(&rules(), keys, now)?;
-    verified.for_audience(&[RESOURCE, "https://mcp.example"]).cloned()
+    verified.for_audience(|audience| [RESOURCE, "https://mcp.example"].contains(&audience)).cloned()
 }
 
 fn verify(token: &str, keys: &KeySet) -> Result<TokenClaims, TokenRefusal> {

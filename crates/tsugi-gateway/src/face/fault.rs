@@ -4,7 +4,7 @@ use ::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use ::http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 use tsugi_protocol::answer::{Blame, CallFailure, CallStage, Fault, FaultCode, SentState};
-use tsugi_protocol::json::ObjectWriter;
+use tsugi_protocol::json::{ObjectWriter, RawJson};
 use tsugi_protocol::rpc::{RequestId, RpcError, code};
 
 use super::http;
@@ -12,18 +12,39 @@ use crate::body::ResponseBody;
 use crate::guard::refusal::HttpRefusal;
 use crate::route::ErrorStyle;
 
+/// What a refusal tells a client about getting a token: in the header, and again in the body.
+pub(crate) struct RefusalChallenge {
+    pub(crate) header: HeaderValue,
+    pub(crate) data: Value,
+}
+
 /// A request that was turned away before a face could read it.
-pub(crate) fn refuse(style: ErrorStyle, refusal: &HttpRefusal) -> Response<ResponseBody> {
+pub(crate) fn refuse(
+    style: ErrorStyle,
+    refusal: &HttpRefusal,
+    challenge: Option<RefusalChallenge>,
+) -> Response<ResponseBody> {
+    let (challenge, data) = match challenge {
+        Some(challenge) => (Some(challenge.header), Some(challenge.data)),
+        // RFC 9110 requires a challenge with every 401.
+        None => ((refusal.status == StatusCode::UNAUTHORIZED).then(|| HeaderValue::from_static("Bearer")), None),
+    };
     let mut response = match style {
-        ErrorStyle::Rpc => rpc_error(refusal.status, None, &refusal.to_fault().to_rpc()),
+        ErrorStyle::Rpc => {
+            let mut fault = refusal.to_fault();
+            fault.details = data.map(RawJson::from);
+            rpc_error(refusal.status, None, &fault.to_rpc())
+        }
         ErrorStyle::Rest => {
-            let error = json!({"code": refusal_word(refusal), "message": refusal.message});
+            let mut error = json!({"code": refusal_word(refusal), "message": refusal.message});
+            if let Some(data) = data {
+                error["details"] = data;
+            }
             rest_error(refusal.status, &error)
         }
     };
-    // RFC 9110 requires a challenge with every 401.
-    if refusal.status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    if let Some(challenge) = challenge {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
     set_retry_after(&mut response, refusal.retry_after.map(|time| time.as_millis() as u64));
     response

@@ -4,8 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
+use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL};
+use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Incoming;
+use tsugi_auth::resource_metadata::WELL_KNOWN;
 use tsugi_protocol::answer::FaultCode;
 
 use super::Gateway;
@@ -14,6 +16,7 @@ use crate::backend::{Endpoint, ServerControl};
 use crate::body::ResponseBody;
 use crate::dashboard;
 use crate::face::{self, FaceRequest};
+use crate::guard::oauth::resource::ResourcePath;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::HttpRefusal;
 use crate::route::{PathSegments, Route, RouteEntry};
@@ -75,6 +78,7 @@ impl Gateway {
                 face::rpc::post(asked, self.all.clone(), bytes).await
             }
             Route::WebSocket => face::ws::open(asked, self.all.clone())?,
+            Route::ResourceMetadata => self.resource_metadata(&asked, segments.first())?,
             Route::Healthz => face::http::text(StatusCode::OK, "ok\n"),
             Route::Readyz => self.readyz(&asked.principal),
             Route::Metrics => self.numbers(&asked)?,
@@ -179,6 +183,27 @@ impl Gateway {
         face::http::json(StatusCode::OK, ResponseBody::one(body.into()))
     }
 
+    /// Where tokens for an address of ours come from. A server that is not configured has no metadata, whether or not the
+    /// caller could see it.
+    fn resource_metadata(
+        &self,
+        asked: &FaceRequest<'_>,
+        server: Option<&str>,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        let Some(resources) = self.guard.resources() else { return Err(no_metadata()) };
+        if let Some(server) = server {
+            let name = percent_encoding::percent_decode_str(server).decode_utf8_lossy();
+            self.backend.server(&name).ok_or_else(no_metadata)?;
+        }
+        let path = asked.parts.uri.path().strip_prefix(WELL_KNOWN).unwrap_or_default();
+        let body = resources.metadata(ResourcePath::of(path));
+        let mut response = face::http::json(StatusCode::OK, ResponseBody::one(body.into()));
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=300"));
+        Ok(response)
+    }
+
     fn numbers(&self, asked: &FaceRequest<'_>) -> Result<Response<ResponseBody>, HttpRefusal> {
         admin::expect_admin(asked)?;
         Ok(face::http::text(StatusCode::OK, self.metrics.text(self.sessions.len(), &self.servers())))
@@ -200,6 +225,10 @@ impl Gateway {
             None => Err(HttpRefusal::no_server(&name)),
         }
     }
+}
+
+fn no_metadata() -> HttpRefusal {
+    HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "there is no metadata for this address")
 }
 
 fn no_servers() -> HttpRefusal {

@@ -60,15 +60,17 @@ impl Gateway {
         upgrade: Option<OnUpgrade>,
         peer: IpAddr,
     ) -> Response<ResponseBody> {
-        // Checked once: the stages below refuse by it, and CORS answers by it.
-        let origin = self.guard.check_origin(&parts);
+        let found = route::find(&parts.method, parts.uri.path());
+        // Checked once: the stages below refuse by it, and CORS answers by it. Metadata is for every page: it is the same
+        // for all, and a client reads it before it has anything else.
+        let origin =
+            if found.is_metadata() && self.guard.accepts_tokens() { Ok(None) } else { self.guard.check_origin(&parts) };
         if let Ok(Some(page)) = &origin
             && cors::is_preflight(&parts)
         {
             self.metrics.request("preflight", StatusCode::NO_CONTENT.as_u16(), 0);
             return preflight(&parts, page.clone());
         }
-        let found = route::find(&parts.method, parts.uri.path());
         let (mut log, style) = RequestLog::begin(&self, &parts, &found);
         let input = RequestInput { body, upgrade, request_id: log.request_id(), peer };
         let (refused, page) = match origin {
@@ -78,7 +80,10 @@ impl Gateway {
         let stages = AssertUnwindSafe(self.run_stages(&parts, refused, found, input, &mut log.caller)).catch_unwind();
         // A panic in there breaks this request alone.
         let answered = stages.await.unwrap_or_else(|_| Err(panicked(log.route)));
-        let mut response = answered.unwrap_or_else(|refusal| face::fault::refuse(style, &refusal));
+        let mut response = answered.unwrap_or_else(|refusal| {
+            let challenge = self.guard.challenge(&refusal, parts.uri.path());
+            face::fault::refuse(style, &refusal, challenge)
+        });
         if let Some(page) = page {
             cors::expose(page, response.headers_mut());
         }
@@ -152,10 +157,11 @@ impl Gateway {
     /// may only look, and no request begins once we stop.
     fn admit(&self, principal: &Principal, route: Route, parts: &Parts) -> Result<BusyGuard, HttpRefusal> {
         let is_off = route.is_dashboard() && !self.config.dashboard || route == Route::Metrics && !self.config.metrics;
+        let is_off = is_off || route == Route::ResourceMetadata && self.guard.resources().is_none();
         if is_off {
             return Err(no_such_path());
         }
-        let is_harmless = route.is_dashboard() || route.is_probe();
+        let is_harmless = route.is_dashboard() || route.is_probe() || route == Route::ResourceMetadata;
         if principal.is_reader() && !is_harmless {
             return Err(HttpRefusal::forbidden(
                 "this key may look at the dashboard and touch nothing: sign in with another one",
@@ -243,7 +249,7 @@ fn other_verb(style: ErrorStyle, verbs: &str) -> Response<ResponseBody> {
         FaultCode::InvalidRequest,
         format!("this address answers to {verbs}"),
     );
-    let mut response = face::fault::refuse(style, &refusal);
+    let mut response = face::fault::refuse(style, &refusal, None);
     let allowed = HeaderValue::from_str(verbs).expect("verbs are plain text");
     response.headers_mut().insert(ALLOW, allowed);
     response

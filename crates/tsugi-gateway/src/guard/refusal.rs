@@ -6,6 +6,8 @@ use std::time::Duration;
 use http::StatusCode;
 use tsugi_protocol::answer::{Fault, FaultCode};
 
+use super::oauth::resource::ChallengeReason;
+
 /// The status and error of a refused request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRefusal {
@@ -16,12 +18,14 @@ pub struct HttpRefusal {
     pub retry_after: Option<Duration>,
     /// True when a credential was wrong, which counts against the address that it came from.
     pub is_guess: bool,
+    /// What the challenge says is wrong with the credentials; without one the request had none.
+    pub challenge: Option<Box<ChallengeReason>>,
 }
 
 impl HttpRefusal {
     /// A refusal with this status.
     pub fn new(status: StatusCode, code: FaultCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into(), retry_after: None, is_guess: false }
+        Self { status, code, message: message.into(), retry_after: None, is_guess: false, challenge: None }
     }
 
     /// There is no server of this name.
@@ -43,6 +47,12 @@ impl HttpRefusal {
     /// A credential that is not known, forged or of another place. Expired ones were right once and are not meant.
     pub fn wrong_credential(message: &'static str) -> Self {
         Self { is_guess: true, ..Self::unauthorized(message) }
+    }
+
+    /// With a challenge that says what is wrong.
+    pub fn with_challenge(mut self, reason: ChallengeReason) -> Self {
+        self.challenge = Some(Box::new(reason));
+        self
     }
 
     /// The request itself is wrong.

@@ -12,6 +12,7 @@ mod instances;
 mod keys;
 mod legacy;
 mod modern;
+mod oauth;
 mod restricted;
 mod streams;
 mod takeover;

@@ -89,7 +89,7 @@ pub(crate) fn limited(
     Ok(max_in_flight.into_iter().fold(key, ApiKey::with_max_in_flight))
 }
 
-fn is_everything(filter: &ToolFilter) -> bool {
+pub(super) fn is_everything(filter: &ToolFilter) -> bool {
     filter.deny.is_empty() && filter.allow.iter().any(|glob| glob == "*")
 }
 

@@ -29,6 +29,7 @@ use crate::app::audit::GatewayAudit;
 use crate::app::gateway::{
     self, configured_backend::ConfiguredBackend, configured_backend::PostedServerTerms, persist::ServerPersistence,
 };
+use crate::app::oauth;
 use crate::app::{App, profile_of_gateway};
 use crate::config::layer::LoadedConfig;
 use crate::config::parse;
@@ -188,7 +189,8 @@ impl<'a> RunningGateway<'a> {
         // Registered, but not started before the gateway listens.
         manager.hold_back();
         manager.reconcile(plan.servers);
-        let guard = Arc::new(AccessGuard::new(&config).with_verifier(app.boards.clone()));
+        let guard = oauth::with_issuers(AccessGuard::new(&config), &loaded.settings.gateway)?;
+        let guard = Arc::new(guard.with_verifier(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
         // Before anything can be called: a call that cannot be written down is not made.
         let audit = loaded.settings.audit.as_ref().map(GatewayAudit::open).transpose()?.map(Arc::new);

@@ -11,8 +11,8 @@ pub(crate) mod value;
 use std::ops::Deref;
 
 use super::settings::{admin, api_key, auth, breaker, cache, gateway, limits, options, pool, retry, root, sandbox};
+use super::settings::{admin_needs, issuer, issuer_claims, scopes, server, tool, validate};
 use super::settings::{audit, audit_sink, previous_key};
-use super::settings::{server, tool, validate};
 use shape::SchemaShape;
 use value::ValueType;
 
@@ -80,6 +80,10 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &auth::TABLE,
     &api_key::TABLE,
     &previous_key::TABLE,
+    &issuer::TABLE,
+    &issuer_claims::TABLE,
+    &scopes::TABLE,
+    &admin_needs::TABLE,
     &limits::TABLE,
     &admin::TABLE,
     &audit::TABLE,

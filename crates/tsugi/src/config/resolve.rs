@@ -2,6 +2,7 @@
 
 pub(super) mod audit;
 pub(super) mod gateway;
+pub(super) mod oauth;
 pub(super) mod options;
 pub(super) mod policy;
 pub(super) mod reader;

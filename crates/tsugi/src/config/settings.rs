@@ -5,6 +5,7 @@
 
 mod audit_log;
 mod downstream;
+mod oauth;
 mod policy;
 mod top;
 mod upstream;
@@ -23,6 +24,8 @@ pub(crate) use audit_log::{ArgumentMode, AuditSettings, AuditSinkSettings, Audit
 pub(in crate::config) use audit_log::{audit, audit_sink};
 pub(crate) use downstream::{AdminSettings, GatewaySettings, LimitSettings};
 pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, previous_key};
+pub(crate) use oauth::{AdminNeedSettings, IssuerSettings, OAuthSettings};
+pub(in crate::config) use oauth::{admin_needs, issuer, issuer_claims, scopes};
 pub(crate) use policy::CacheSettings;
 pub(in crate::config) use policy::{breaker, cache, pool, retry, sandbox, validate};
 pub(in crate::config) use top::options;
@@ -124,6 +127,8 @@ pub(crate) const ADMIN: &str = "admin";
 pub(crate) struct AuthSettings {
     pub(crate) keys: Vec<KeySettings>,
     pub(crate) admin_key: Option<Secret>,
+    #[serde(flatten, skip_serializing_if = "OAuthSettings::is_off")]
+    pub(crate) oauth: OAuthSettings,
 }
 
 impl AuthSettings {

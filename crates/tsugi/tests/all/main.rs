@@ -10,6 +10,7 @@ mod faults;
 mod key;
 mod log;
 mod masking;
+mod oauth;
 mod parameters;
 mod pm;
 mod reload;

@@ -110,7 +110,8 @@ impl RunningGateway<'_> {
 
     /// Refuses settings that would leave a reachable address without any key.
     fn expect_keys(&self, keys: &[ApiKey]) -> Result<(), CommandFailure> {
-        if !keys.is_empty() || !self.guard.needs_keys() || self.guard.refuses_everyone() {
+        if !keys.is_empty() || self.guard.accepts_tokens() || !self.guard.needs_keys() || self.guard.refuses_everyone()
+        {
             return Ok(());
         }
         let address = self.handle.addresses()[0];
@@ -180,6 +181,8 @@ fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec
     };
     let differs = [
         ("gateway.listen", before.listen != after.listen),
+        ("gateway.publicUrl", before.public_url != after.public_url),
+        ("gateway.auth.issuers", before.auth.oauth != after.auth.oauth),
         ("gateway.insecure", before.insecure != after.insecure),
         ("gateway.allowedHosts", before.allowed_hosts != after.allowed_hosts),
         ("gateway.allowedOrigins", before.allowed_origins != after.allowed_origins),

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
 
+use super::oauth;
 use super::reader::{SettingsReader, SettingsSection};
 use crate::config::document::ConfigNode;
 use crate::config::key::Setting;
@@ -23,20 +24,31 @@ pub(super) fn read(
     options: &OptionSettings,
 ) -> GatewaySettings {
     let section = SettingsSection::open(reader, node, &gateway::TABLE);
-    gateway(reader, &section, options)
+    let settings = gateway(reader, &section, options);
+    if let (None, false, Some(node)) = (&settings.public_url, settings.auth.oauth.is_off(), section.get(&gateway::AUTH))
+    {
+        let message = "`auth.issuers` needs `gateway.publicUrl`: tokens are issued for that address";
+        let problem = reader.source.problem(node.span, message);
+        reader
+            .problems
+            .push(problem.with_hint("write `publicUrl: https://…`, the address under which clients know the gateway"));
+    }
+    settings
 }
 
 pub(in crate::config) fn read_auth(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> AuthSettings {
     let section = SettingsSection::open(reader, Some(node), &auth::TABLE);
     let keys = section.get(&auth::KEYS).map(|node| read_keys(reader, node)).unwrap_or_default();
-    if section.get(&auth::KEYS).is_none() && section.get(&auth::ADMIN_KEY).is_none() {
-        reader.problem(node, "`auth` lets no client in: it has neither `keys` nor `adminKey`");
+    let oauth = oauth::read(reader, &section);
+    let is_empty = |key| section.get(key).is_none();
+    if is_empty(&auth::KEYS.key) && is_empty(&auth::ADMIN_KEY.key) && is_empty(&auth::ISSUERS.key) {
+        reader.problem(node, "`auth` lets no client in: it has neither `keys` nor `adminKey` nor `issuers`");
     }
     let admin_key = section.get(&auth::ADMIN_KEY).and_then(|node| read_secret(reader, node));
     if admin_key.is_some() && keys.iter().any(|key| key.name == ADMIN) {
         reader.problem(node, format!("a key is called `{ADMIN}`, and so is `adminKey`: give that key another name"));
     }
-    AuthSettings { keys, admin_key }
+    AuthSettings { keys, admin_key, oauth }
 }
 
 fn read_keys(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Vec<KeySettings> {
@@ -138,7 +150,7 @@ fn read_role(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> 
 }
 
 /// The text of a key that must be there.
-fn required(
+pub(super) fn required(
     reader: &mut SettingsReader<'_>,
     node: &ConfigNode,
     section: &SettingsSection<'_>,

@@ -14,6 +14,7 @@ use crate::config::key::value::{
     by_hand, keyword, positive,
 };
 use crate::config::resolve::gateway::{read_admin, read_auth, read_limits, read_state_key};
+use crate::config::resolve::oauth::read_public_url;
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
 use crate::config::secret::Secret;
 
@@ -21,6 +22,8 @@ settings! {
     gateway at "gateway": "How `tsugi serve` offers the servers to callers."
     => own GatewaySettings(reader, section, options: &OptionSettings) {
         one LISTEN listen: SocketAddr = "listen", ADDRESS, "127.0.0.1:7600", "Where to listen. An address that others can reach needs a key (`auth`, `tsugi key add`) or `insecure`.";
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hand PUBLIC_URL public_url: Option<String> = "publicUrl", by_hand(Url), "", "The address under which clients know the gateway, such as `https://mcp.example.com`. Access tokens are issued for it, and every address in metadata comes from it.", section.get(&gateway::PUBLIC_URL).and_then(|node| read_public_url(reader, node));
         one INSECURE insecure: bool = "insecure", FLAG, "false", "Listen where others can reach it, without authentication.";
         custom NAMING naming: ToolNaming = "naming", keyword(), "", "How tools are named together. Default: `options.naming`.", reader.optional(section, &gateway::NAMING).unwrap_or(options.naming);
         many ALLOWED_HOSTS allowed_hosts: String = "allowedHosts", HOSTS, "[]", "Host names that requests may use, besides its own address and loopback.";
@@ -45,6 +48,9 @@ settings! {
     auth at "gateway.auth": "Who may send requests."
     keys {
         KEYS: () = "keys", by_hand(Tables("gateway.auth.keys[]")), "[]", "API keys.";
+        ISSUERS: () = "issuers", by_hand(Tables("gateway.auth.issuers[]")), "[]", "OAuth issuers whose access tokens are accepted; needs `gateway.publicUrl`.";
+        SCOPES: () = "scopes", by_hand(Table("gateway.auth.scopes")), "", "Which scopes a token needs.";
+        ADMIN_NEEDS: () = "adminNeeds", by_hand(Table("gateway.auth.adminNeeds")), "", "What a token must show before its role makes an administrator.";
         ADMIN_KEY: () = "adminKey", by_hand(Text), "", "The key for control and dashboard itself; better from a variable or a file. A key that is stored as a hash goes into `keys`, with `admin: true`.";
     }
 }

@@ -1,0 +1,38 @@
+//! Fetching a document of an issuer, without knowing over which connection.
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+/// What is fetched. Each kind has its own limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentKind {
+    Metadata,
+    KeySet,
+}
+
+/// A document that came with any status.
+#[derive(Debug, Clone)]
+pub struct FetchedDocument {
+    pub status: u16,
+    pub body: Bytes,
+    /// How many seconds it may be kept, if its answer says so.
+    pub max_age: Option<u64>,
+}
+
+/// Why a document did not come. The reason is logged where it is known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct DocumentFailure {
+    /// The status, if there was an answer.
+    pub status: Option<u16>,
+    pub reason: String,
+}
+
+/// Fetches documents, within limits and from permitted addresses only.
+pub trait DocumentFetch: Send + Sync {
+    fn get<'a>(
+        &'a self,
+        address: &'a str,
+        kind: DocumentKind,
+    ) -> BoxFuture<'a, Result<FetchedDocument, DocumentFailure>>;
+}
