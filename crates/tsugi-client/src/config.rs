@@ -190,8 +190,8 @@ impl PartialEq for JobSettings {
     /// because another one has a new token. Its own are part of its target.
     fn eq(&self, other: &Self) -> bool {
         // Destructured, so that a new option cannot be forgotten here.
-        let JobOptions { grace, redact: _, tail_lines } = &self.0;
-        (*grace, *tail_lines) == (other.0.grace, other.0.tail_lines)
+        let JobOptions { grace, redact: _, tail_lines, egress } = &self.0;
+        (*grace, *tail_lines, egress) == (other.0.grace, other.0.tail_lines, &other.0.egress)
     }
 }
 

@@ -20,7 +20,7 @@
 //! Besides the guardian the child has a parent-death signal, since SIGKILL cannot be blocked by anyone.
 
 mod child_start;
-mod control;
+pub(crate) mod control;
 pub(crate) mod entry;
 pub(crate) mod launch;
 pub(crate) mod message;

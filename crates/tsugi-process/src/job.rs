@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use control::SupervisedJob;
 pub use state::{ChildExit, ExitCause, ExitReport, JobPhase};
 
-use crate::{SecretMask, StopGrace};
+use crate::{EgressAccess, SecretMask, StopGrace};
 
 /// How a job is run.
 #[derive(Debug, Clone)]
@@ -24,11 +24,13 @@ pub struct JobOptions {
     pub redact: SecretMask,
     /// Lines of stderr in an [`ExitReport`].
     pub tail_lines: usize,
+    /// What a child with a list of hosts may find behind their names. If left out, only public addresses.
+    pub egress: Option<EgressAccess>,
 }
 
 impl Default for JobOptions {
     fn default() -> Self {
-        JobOptions { grace: StopGrace::default(), redact: SecretMask::default(), tail_lines: 20 }
+        JobOptions { grace: StopGrace::default(), redact: SecretMask::default(), tail_lines: 20, egress: None }
     }
 }
 

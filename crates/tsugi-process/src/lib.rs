@@ -22,6 +22,7 @@ compile_error!("tsugi runs on Linux and macOS; on Windows, use WSL");
 
 mod blocking;
 mod command;
+mod egress;
 mod error;
 mod inherited;
 mod job;
@@ -38,6 +39,7 @@ mod tree;
 mod guardian;
 
 pub use command::{EnvInheritance, JobCommand};
+pub use egress::EgressAccess;
 pub use error::ProcessError;
 #[cfg(target_os = "linux")]
 pub use guardian::entry::guardian_main;

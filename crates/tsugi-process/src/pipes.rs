@@ -17,12 +17,14 @@ pub struct ChildPipes {
     pub stdout: Receiver,
 }
 
-/// The child's ends: its stdin, stdout and stderr.
+/// The child's ends: its stdin, stdout and stderr, and what is sent along with them.
 #[derive(Debug)]
 pub(crate) struct ChildEnds {
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
+    /// Where the listening socket of an egress proxy is to be sent, for a child with a list of hosts.
+    pub(crate) egress: Option<OwnedFd>,
 }
 
 /// Makes all three pipes; the third part is our end of stderr.
@@ -36,7 +38,7 @@ pub(crate) fn open() -> io::Result<(ChildPipes, Receiver, ChildEnds)> {
     widen(&stdout_read);
     let pipes =
         ChildPipes { stdin: Sender::from_owned_fd(stdin_write)?, stdout: Receiver::from_owned_fd(stdout_read)? };
-    let ends = ChildEnds { stdin: stdin_read, stdout: stdout_write, stderr: stderr_write };
+    let ends = ChildEnds { stdin: stdin_read, stdout: stdout_write, stderr: stderr_write, egress: None };
     Ok((pipes, Receiver::from_owned_fd(stderr_read)?, ends))
 }
 
@@ -71,5 +73,5 @@ fn open_one() -> io::Result<(OwnedFd, OwnedFd)> {
 #[cfg(target_os = "linux")]
 pub(crate) fn closed_ends() -> io::Result<ChildEnds> {
     let nothing = || std::fs::File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
-    Ok(ChildEnds { stdin: nothing()?, stdout: nothing()?, stderr: nothing()? })
+    Ok(ChildEnds { stdin: nothing()?, stdout: nothing()?, stderr: nothing()?, egress: None })
 }

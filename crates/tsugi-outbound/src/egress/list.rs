@@ -45,6 +45,15 @@ impl EgressList {
         }
     }
 
+    /// Whether an entry names this machine's own loopback.
+    pub fn has_loopback(&self) -> bool {
+        let local = [IpAddr::from([127, 0, 0, 1]), std::net::Ipv6Addr::LOCALHOST.into()];
+        self.0.iter().any(|entry| match &entry.host {
+            EgressHost::Name(pattern) => pattern.matches("localhost"),
+            EgressHost::Network(network) => local.iter().any(|address| network.contains(*address)),
+        })
+    }
+
     /// Whether an entry names the network of this address.
     pub(super) fn has_address(&self, address: IpAddr, port: u16) -> bool {
         self.with_port(port)

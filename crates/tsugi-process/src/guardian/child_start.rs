@@ -23,6 +23,7 @@ use super::{
     reap,
 };
 use crate::{
+    egress,
     pipes::ChildEnds,
     sandbox::linux::{
         apply,
@@ -122,6 +123,12 @@ fn lead_world(mut cradle: ChildSetup<'_>, namespaces: NamespaceSet, identity: Ou
     let mounts = cradle.run.confinement.as_ref().and_then(|confinement| confinement.mounts.as_ref());
     if let Err(error) = mounts.map_or(Ok(()), MountPlan::arrange) {
         report(&mut cradle.failure, "set up the sandbox's files", &error);
+        end(1);
+    }
+    // Before the program starts, so that the first thing it does may be a request.
+    let egress = cradle.ends.egress.take();
+    if let Err(error) = egress.map_or(Ok(()), egress::open_way_out) {
+        report(&mut cradle.failure, "open the sandbox's way out", &error);
         end(1);
     }
     let ChildSetup { run, ends, failure } = cradle;

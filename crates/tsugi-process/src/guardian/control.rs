@@ -1,4 +1,4 @@
-//! The guardian's end of the socket: the request with its three files, then single letters; events go back.
+//! The guardian's end of the socket: the request with its files, then single letters; events go back.
 
 use std::{
     io::{self, IoSliceMut},
@@ -39,7 +39,7 @@ impl GuardianControl {
         self.0
     }
 
-    /// Waits for the request and the child's three files.
+    /// Waits for the request and the child's files.
     pub(super) fn receive_request(&self) -> io::Result<(GuardianRequest, ChildEnds)> {
         let mut length = [0; 4];
         let ends = self.receive_files(&mut length)?;
@@ -54,15 +54,17 @@ impl GuardianControl {
 
     /// The files travel with the first bytes.
     fn receive_files(&self, bytes: &mut [u8; 4]) -> io::Result<ChildEnds> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let parts = &mut [IoSliceMut::new(bytes)];
         let message = recvmsg(self.0, parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL)?;
-        let files: Vec<OwnedFd> = ancillary.drain().flat_map(files_of).collect();
+        let mut files: Vec<OwnedFd> = ancillary.drain().flat_map(files_of).collect();
+        // The fourth is there only for a child with a list of hosts.
+        let egress = if files.len() == 4 { files.pop() } else { None };
         let (4, Ok([stdin, stdout, stderr])) = (message.bytes, <[OwnedFd; 3]>::try_from(files)) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        Ok(ChildEnds { stdin, stdout, stderr })
+        Ok(ChildEnds { stdin, stdout, stderr, egress })
     }
 
     fn receive_exactly(&self, mut buffer: &mut [u8]) -> io::Result<()> {
@@ -94,7 +96,7 @@ impl GuardianControl {
     }
 }
 
-fn files_of(message: RecvAncillaryMessage<'_>) -> Vec<OwnedFd> {
+pub(crate) fn files_of(message: RecvAncillaryMessage<'_>) -> Vec<OwnedFd> {
     match message {
         RecvAncillaryMessage::ScmRights(files) => files.collect(),
         _ => Vec::new(),

@@ -92,8 +92,9 @@ fn command(label: &str, socket: OwnedFd) -> tokio::process::Command {
 }
 
 fn send_files(socket: &UnixStream, bytes: &[u8], ends: &ChildEnds) -> io::Result<()> {
-    let files = [ends.stdin.as_fd(), ends.stdout.as_fd(), ends.stderr.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut files = vec![ends.stdin.as_fd(), ends.stdout.as_fd(), ends.stderr.as_fd()];
+    files.extend(ends.egress.as_ref().map(AsFd::as_fd));
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(&files)) {
         return Err(io::ErrorKind::InvalidInput.into());

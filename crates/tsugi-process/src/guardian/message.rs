@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     command::ResolvedCommand,
+    egress,
     sandbox::linux::{Confinement, kernel_support::KernelSupport, limit::ExceededLimit},
     stop::StopGrace,
 };
@@ -17,7 +18,7 @@ pub(crate) const ABANDON: u8 = b'A';
 /// Asks for SIGKILL at once.
 pub(crate) const KILL: u8 = b'K';
 
-/// The one request a guardian receives, together with three files.
+/// The one request a guardian receives, together with the files of the child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum GuardianRequest {
     /// Try what the kernel allows, tell it and end.
@@ -41,11 +42,13 @@ pub(crate) struct RunRequest {
 
 impl RunRequest {
     pub(crate) fn new(resolved: &ResolvedCommand, grace: StopGrace, confinement: Option<Confinement>) -> Self {
-        let env = &resolved.env;
+        let env = confinement.as_ref().map(|confinement| confinement.scratch.complete(&resolved.env));
+        let env = env.unwrap_or_else(|| resolved.env.clone());
+        let list = confinement.as_ref().and_then(Confinement::egress);
         RunRequest {
             program: resolved.program.clone().into(),
             args: resolved.args.clone(),
-            env: confinement.as_ref().map_or_else(|| env.clone(), |confinement| confinement.scratch.complete(env)),
+            env: list.map_or_else(|| env.clone(), |list| egress::variables(&env, list)),
             cwd: resolved.cwd.clone().into(),
             grace,
             confinement,

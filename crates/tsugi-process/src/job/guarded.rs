@@ -11,7 +11,8 @@ use super::{
     task::{JobPlan, OwnerContext, OwnerContextParts, OwnerRequest},
 };
 use crate::{
-    ProcessError, blocking,
+    EgressAccess, ProcessError, blocking,
+    egress::{EgressTask, WayOut},
     guardian::{
         launch::GuardianHandle,
         message::{self, GuardianEvent, GuardianRequest, RunRequest},
@@ -23,7 +24,7 @@ use crate::{
 
 /// Starts the child under a guardian and waits until it runs.
 pub(super) async fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
-    let JobPlan { label, resolved, ends, options, mark, stderr, stderr_pipe, confinement, sandbox } = plan;
+    let JobPlan { label, resolved, mut ends, options, mark, stderr, stderr_pipe, confinement, sandbox } = plan;
     let at = |step: &'static str| {
         let label = label.clone();
         move |error| ProcessError::spawn(label, step, error)
@@ -32,6 +33,14 @@ pub(super) async fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
     let scratch = confinement.as_ref().map(|confinement| confinement.scratch.clone()).unwrap_or_default();
     // Asked before the confinement moves into the request; explains a refused execution.
     let denied = confinement.as_ref().and_then(|confinement| confinement.denies(&resolved.program));
+    let way_out = match confinement.as_ref().and_then(|confinement| confinement.egress()) {
+        Some(list) => {
+            let (way_out, theirs) = WayOut::prepare(list.clone()).map_err(at("prepare its way out"))?;
+            ends.egress = Some(theirs);
+            Some(way_out)
+        }
+        None => None,
+    };
     let request = GuardianRequest::Run(Box::new(RunRequest::new(&resolved, options.grace, confinement)));
     guardian.send(&request, ends).await.map_err(at("instruct its guardian"))?;
     let pid = match guardian.event().await {
@@ -43,10 +52,13 @@ pub(super) async fn start(plan: JobPlan) -> Result<JobControl, ProcessError> {
         }
         _ => return Err(at("receive from its guardian")(std::io::ErrorKind::BrokenPipe.into())),
     };
+    // The socket was sent before the program was started, so it is there by now.
+    let access = options.egress.clone().unwrap_or_else(|| EgressAccess::of(&label));
+    let egress = way_out.map(|way_out| way_out.serve(access)).transpose().map_err(at("open its way out"))?;
     // Everything below the guardian belongs to the job.
     let root = guardian.pid().unwrap_or(pid);
     let (context, inner) = OwnerContext::open(OwnerContextParts { options, stderr, stderr_pipe, sandbox }, pid, root);
-    tokio::spawn(GuardedOwner { guardian, context, mark, root, swept: 0, scratch }.run());
+    tokio::spawn(GuardedOwner { guardian, context, mark, root, swept: 0, scratch, _egress: egress }.run());
     Ok(inner)
 }
 
@@ -75,6 +87,8 @@ struct GuardedOwner {
     swept: u32,
     /// Removed here only if the guardian could not.
     scratch: ScratchDirectories,
+    /// Ends with the job.
+    _egress: Option<EgressTask>,
 }
 
 impl GuardedOwner {

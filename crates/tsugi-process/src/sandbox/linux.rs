@@ -20,6 +20,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tsugi_outbound::EgressList;
 
 use super::{Enforcement, Isolation, NetworkAccess, SandboxPolicy, SandboxReport, SandboxRules};
 use crate::{ProcessError, SupervisionTier, command::ResolvedCommand};
@@ -52,6 +53,14 @@ impl Confinement {
     /// What a program would have to read to be executed, and may not.
     pub(crate) fn denies(&self, program: &Path) -> Option<PathBuf> {
         self.places.as_ref()?.denies(program)
+    }
+
+    /// The hosts it may reach through a proxy, where it has a network of its own to keep it from all others.
+    pub(crate) fn egress(&self) -> Option<&EgressList> {
+        match &self.net {
+            NetworkAccess::Allow(list) if self.namespaces.is_some_and(|namespaces| namespaces.has_net) => Some(list),
+            _ => None,
+        }
     }
 }
 
@@ -96,7 +105,7 @@ fn confine(
     Ok(Confinement {
         // Without Landlock the plan must not pretend to restrict files.
         places: (ability.landlock > 0).then_some(places),
-        net: rules.net,
+        net: rules.net.clone(),
         has_filter: ability.has_seccomp,
         namespaces,
         scratch,
@@ -172,10 +181,14 @@ fn describe_files(confinement: &Confinement, ability: &KernelSupport) -> Enforce
 
 fn describe_net(confinement: &Confinement, ability: &KernelSupport) -> (Enforcement, Enforcement) {
     let has_namespace = confinement.namespaces.is_some_and(|namespaces| namespaces.has_net);
-    match confinement.net {
+    match &confinement.net {
         NetworkAccess::All => (Enforcement::NotAsked, Enforcement::NotAsked),
         NetworkAccess::Loopback => {
             let part = when(has_namespace, "a loopback of its own needs a network namespace");
+            (part.clone(), part)
+        }
+        NetworkAccess::Allow(_) => {
+            let part = when(has_namespace, "a list of hosts needs a network namespace");
             (part.clone(), part)
         }
         NetworkAccess::None => {
@@ -226,7 +239,7 @@ mod tests {
     /// What would be reported on such a machine, or the refusal.
     fn outcome(rules: &SandboxRules, ability: &KernelSupport) -> Result<SandboxReport, ProcessError> {
         let namespaces = choose_namespaces(rules, ability)?;
-        let (has_filter, net) = (ability.has_seccomp, rules.net);
+        let (has_filter, net) = (ability.has_seccomp, rules.net.clone());
         let (places, memory, processes, cores) = (None, None, None, None);
         let (scratch, mounts) = (ScratchDirectories::default(), None);
         let confinement =
@@ -242,6 +255,7 @@ mod tests {
             (SandboxRules::default(), kernel(7, false), "seccomp is not available"),
             (no_net(NetworkAccess::None), kernel(3, false), "network namespace or seccomp"),
             (no_net(NetworkAccess::Loopback), kernel(7, true), "network namespace"),
+            (no_net(NetworkAccess::Allow(EgressList::default())), kernel(7, true), "list of hosts needs a network"),
         ] {
             let error = outcome(&rules, &ability).expect_err("it must not run").to_string();
             assert!(error.contains(reason), "{reason:?} is not in {error}");

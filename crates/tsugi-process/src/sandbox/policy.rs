@@ -6,6 +6,7 @@ use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
 };
+use tsugi_outbound::EgressList;
 
 /// What a child may touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,7 +96,7 @@ pub enum CacheAccess {
 }
 
 /// Whom a child may talk to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum NetworkAccess {
     /// No host at all.
@@ -103,6 +104,9 @@ pub enum NetworkAccess {
     /// Its own processes, over a loopback device of its own.
     /// Services on *this machine's* loopback cannot be reached: the kernel can only give all of it or none.
     Loopback,
+    /// These hosts, through a proxy that is the only way out of a network of its own. `HTTP_PROXY` and its like name the
+    /// proxy; a child that does not use it reaches its own processes alone.
+    Allow(EgressList),
     /// Everybody.
     #[default]
     All,
@@ -243,6 +247,15 @@ mod tests {
     }
 
     #[test]
+    fn a_network_is_a_word_or_a_list_of_hosts() {
+        let SandboxPolicy::Rules(rules) = parse(r#"{"net":{"allow":["api.example.com:443"]}}"#).unwrap() else {
+            panic!("rules were written");
+        };
+        assert_eq!(rules.net, NetworkAccess::Allow(EgressList::parse(["api.example.com:443"]).unwrap()));
+        assert!(parse(r#"{"net":{"allow":["*"]}}"#).unwrap_err().contains("`*`"));
+    }
+
+    #[test]
     fn a_mistake_is_named() {
         assert!(parse(r#"{"nett":"none"}"#).unwrap_err().contains("nett"));
         assert!(parse("\"on\"").unwrap_err().contains("`off`, `default`"));
@@ -263,6 +276,10 @@ mod tests {
             SandboxPolicy::Off,
             SandboxPolicy::Default,
             SandboxPolicy::Rules(SandboxRules { cpu: Some(1), ..SandboxRules::default() }),
+            SandboxPolicy::Rules(SandboxRules {
+                net: NetworkAccess::Allow(EgressList::parse(["*.example.com", "10.0.0.1:80"]).unwrap()),
+                ..SandboxRules::default()
+            }),
         ] {
             assert_eq!(parse(&serde_json::to_string(&policy).unwrap()), Ok(policy));
         }

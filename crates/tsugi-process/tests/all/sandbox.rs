@@ -19,7 +19,7 @@ use tsugi_process::{
 use crate::world::{World, quick, wait_ready};
 
 /// A home with a secret, and a project in it where the child stands.
-struct Scene {
+pub(crate) struct Scene {
     world: World,
     folder: tempfile::TempDir,
 }
@@ -32,7 +32,7 @@ impl Scene {
         if is_shared { std::env::home_dir().unwrap() } else { own }
     }
 
-    fn new() -> Scene {
+    pub(crate) fn new() -> Scene {
         let place = std::env::var_os("SCENE_FOLDER").map_or_else(Scene::place, Into::into);
         let folder = tempfile::Builder::new().prefix("scene-").tempdir_in(place).unwrap();
         for name in ["home/.ssh", "home/project", "outside"] {
@@ -48,7 +48,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    fn command(&self, policy: &SandboxPolicy, attack: &str, target: &str) -> JobCommand {
+    pub(crate) fn command(&self, policy: &SandboxPolicy, attack: &str, target: &str) -> JobCommand {
         let command = self.world.command("attack").arg(attack).env("TARGET", target).sandbox(policy.clone());
         // A file named among the arguments could be read; the target is told otherwise.
         command.env("HOME", self.path("home")).cwd(self.path("home/project"))

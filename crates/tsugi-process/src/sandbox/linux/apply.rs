@@ -14,11 +14,11 @@ pub(crate) fn confine(confinement: &Confinement) -> Result<(), (&'static str, io
     drop_capabilities();
     set_no_new_privs(true).map_err(|error| ("give up new privileges", error.into()))?;
     if let Some(places) = &confinement.places {
-        landlock::restrict(places, confinement.net).map_err(at("apply the sandbox's file rules"))?;
+        landlock::restrict(places, &confinement.net).map_err(at("apply the sandbox's file rules"))?;
     }
     if confinement.has_filter {
         let is_pinned = confinement.cores.is_some();
-        filter::restrict(confinement.net, is_pinned).map_err(at("apply the sandbox's system call filter"))?;
+        filter::restrict(&confinement.net, is_pinned).map_err(at("apply the sandbox's system call filter"))?;
     }
     Ok(())
 }

@@ -86,13 +86,13 @@ const NAMESPACE_FLAGS: &[i32] = &[
 ];
 
 /// Filters this thread and all it will start, for good; `is_pinned` keeps it on the cores it was given.
-pub(super) fn restrict(net: NetworkAccess, is_pinned: bool) -> io::Result<()> {
+pub(super) fn restrict(net: &NetworkAccess, is_pinned: bool) -> io::Result<()> {
     let (not_permitted, no_access, unknown) = (libc::EPERM, libc::EACCES, libc::ENOSYS);
     install(compile(refused(is_pinned)?, not_permitted)?)?;
     // The flags of clone3 stand in memory, where a filter cannot look; callers fall back to clone.
     install(compile(BTreeMap::from([(libc::SYS_clone3, vec![])]), unknown)?)?;
     install(refuse_foreign_numbers())?;
-    if net == NetworkAccess::None {
+    if *net == NetworkAccess::None {
         install(compile(other_sockets(&[libc::AF_UNIX, libc::AF_NETLINK])?, no_access)?)?;
     }
     Ok(())
@@ -157,5 +157,5 @@ fn install(program: BpfProgram) -> io::Result<()> {
 
 /// Whether filters work here.
 pub(super) fn try_out() -> io::Result<()> {
-    restrict(NetworkAccess::None, true)
+    restrict(&NetworkAccess::None, true)
 }

@@ -14,17 +14,17 @@ use crate::sandbox::NetworkAccess;
 const NEWEST: ABI = ABI::V9;
 
 /// Confines this thread and all it will start, for good.
-pub(super) fn restrict(places: &AllowedPaths, net: NetworkAccess) -> io::Result<()> {
+pub(super) fn restrict(places: &AllowedPaths, net: &NetworkAccess) -> io::Result<()> {
     let status = build(places, net).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
     // It was there when the plan was made.
     if status.ruleset == RulesetStatus::NotEnforced { Err(io::ErrorKind::Unsupported.into()) } else { Ok(()) }
 }
 
 /// Signals and abstract sockets are always confined to the job; a network namespace of its own needs no TCP rules.
-fn build(places: &AllowedPaths, net: NetworkAccess) -> Result<RulesetCreated, RulesetError> {
+fn build(places: &AllowedPaths, net: &NetworkAccess) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?;
     rules = rules.scope(Scope::from_all(NEWEST))?;
-    if net == NetworkAccess::None {
+    if *net == NetworkAccess::None {
         rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
     }
     // Changing what a device does is not needed for reading and writing it, except for terminals.
@@ -41,5 +41,5 @@ fn paths(names: &[std::ffi::OsString]) -> impl Iterator<Item = PathBuf> {
 /// Whether any of it works here.
 pub(super) fn try_out() -> io::Result<()> {
     let places = AllowedPaths { read: vec!["/".into()], write: Vec::new() };
-    restrict(&places, NetworkAccess::None)
+    restrict(&places, &NetworkAccess::None)
 }

@@ -27,6 +27,7 @@ pub(crate) fn run(arguments: &[String]) {
         "forks" => fork_without_end(),
         "memory" => allocate_without_end(),
         "loopback" => talk_to_itself(),
+        "proxy" => ask_proxy(target),
         _ => panic!("no such attack: {kind}"),
     };
     println!("{}", result.map_or_else(|error| format!("refused: {error}"), |()| "done".to_owned()));
@@ -89,6 +90,19 @@ fn allocate_without_end() -> std::io::Result<()> {
         piece.resize(4 << 20, 1);
         held.push(piece);
     }
+}
+
+/// Sends a head to the proxy that the environment names, and says what comes back.
+fn ask_proxy(head: &str) -> std::io::Result<()> {
+    let proxy = std::env::var("HTTP_PROXY").map_err(std::io::Error::other)?;
+    let mut stream = TcpStream::connect(proxy.trim_start_matches("http://"))?;
+    stream.write_all(format!("{}\r\nConnection: close\r\n\r\n", head).as_bytes())?;
+    // The first request of a tunnel goes right behind its head.
+    stream.write_all(b"GET /inside HTTP/1.1\r\nHost: inside\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    say(answer);
+    Ok(())
 }
 
 fn talk_to_itself() -> std::io::Result<()> {
