@@ -1,7 +1,7 @@
 //! The guard: checks an address as text, then every address behind its name, and connects to one of those.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::{Serialize, Serializer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -167,6 +167,8 @@ impl OutboundGuard {
             TargetHost::Name(name) if is_metadata_name(name) => {
                 return Err(OutboundRefusal::MetadataName(name.clone()));
             }
+            // Some systems have no answer for these names, and all mean the same by them.
+            TargetHost::Name(_) if host.is_loopback() => self.check_address(&host, Ipv4Addr::LOCALHOST.into())?,
             TargetHost::Name(_) => {}
         }
         Ok(GuardedTarget { url: url.clone(), host, port, is_secure })

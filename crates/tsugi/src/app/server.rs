@@ -8,7 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tsugi_client::backoff::BackoffPolicy;
 use tsugi_client::config::{JobSettings, LimitPolicy};
 use tsugi_client::{ConnectTarget, EraChoice, ServerConfig, StartPolicy};
-use tsugi_process::{JobCommand, JobOptions, SecretMask, StopGrace};
+use tsugi_outbound::OutboundGuard;
+use tsugi_process::{EgressAccess, JobCommand, JobOptions, SecretMask, StopGrace};
 use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_protocol::mcp::{Era, ProtocolVersion};
 use tsugi_transport::http::HttpTarget;
@@ -40,7 +41,7 @@ pub(super) fn config(server: &ServerSettings, redact: SecretMask, boards: &PmBoa
         start: StartPolicy::Eager,
         era: era(server),
         legacy_version: version(server).filter(|version| version.era() == Era::Legacy),
-        job: JobSettings(JobOptions { redact, grace, ..JobOptions::default() }),
+        job: JobSettings(JobOptions { redact, grace, egress: egress(server), ..JobOptions::default() }),
         validate: server.validate,
         retry: Some(server.retry.clone()),
         cache: policy::cache(&server.cache),
@@ -84,8 +85,17 @@ fn command(target: &CommandTarget) -> JobCommand {
     command
 }
 
+/// What a program finds behind the names that its sandbox lists.
+fn egress(server: &ServerSettings) -> Option<EgressAccess> {
+    let settings::ServerTarget::Command(CommandTarget { egress: Some(rules), .. }) = &server.target else { return None };
+    let guard = OutboundGuard::new(rules.clone());
+    Some(EgressAccess { server: server.name.clone(), guard, observer: None })
+}
+
 fn remote(remote: &RemoteTarget) -> Result<ConnectTarget, Fault> {
     let target = HttpTarget::new(remote.url.clone(), headers(remote)?);
+    let guard = remote.guard.clone().map(OutboundGuard::new);
+    let target = guard.into_iter().fold(target, HttpTarget::guarded);
     Ok(match remote.transport {
         RemoteTransport::Auto => ConnectTarget::Http(target),
         RemoteTransport::Http => ConnectTarget::StreamableHttp(target),

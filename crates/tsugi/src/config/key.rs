@@ -10,9 +10,7 @@ pub(crate) mod value;
 
 use std::ops::Deref;
 
-use super::settings::{admin, api_key, auth, breaker, cache, gateway, limits, options, pool, retry, root, sandbox};
-use super::settings::{admin_needs, issuer, issuer_claims, scopes, server, tool, validate};
-use super::settings::{audit, audit_sink, previous_key};
+use super::settings::{admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, egress, gateway, issuer, issuer_claims, limits, options, outbound, pool, previous_key, retry, root, sandbox, scopes, server, tool, validate};
 use shape::SchemaShape;
 use value::ValueType;
 
@@ -74,6 +72,7 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &validate::TABLE,
     &breaker::TABLE,
     &sandbox::TABLE,
+    &egress::TABLE,
     &pool::TABLE,
     &options::TABLE,
     &gateway::TABLE,
@@ -88,6 +87,7 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &admin::TABLE,
     &audit::TABLE,
     &audit_sink::TABLE,
+    &outbound::TABLE,
 ];
 
 /// Words that people write for one of our keys and that are too far from it in letters to be found.

@@ -8,9 +8,11 @@ use std::time::{Duration, SystemTime};
 use tsugi_audit::writer::{FailurePolicy, SyncMode};
 use tsugi_client::config::{AutoSwitch, EraChoice, InstancePolicy, RestartPolicy, StartPolicy, ValidationMode};
 use tsugi_gateway::guard::proxy_trust::AddressRange;
+use tsugi_outbound::{AllowList, EgressList};
 use tsugi_process::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy};
 use tsugi_protocol::answer::FaultCode;
 use tsugi_schema::tool_name::ToolNaming;
+use url::Url;
 
 use super::key::nearest;
 use super::settings::{ArgumentMode, AuditSinkType, BuiltinServer, RemoteTransport};
@@ -278,6 +280,47 @@ pub(crate) fn tidy_name(text: &str) -> String {
     if name.is_empty() { "server".to_owned() } else { name }
 }
 
+/// The words for a network; a list of hosts is a map.
+pub(crate) fn network_word(text: &str) -> ParseResult<NetworkAccess> {
+    match text {
+        "none" => Ok(NetworkAccess::None),
+        "loopback" => Ok(NetworkAccess::Loopback),
+        "all" => Ok(NetworkAccess::All),
+        _ => expected("one of none, loopback, all, or a map with `allow`"),
+    }
+}
+
+/// An entry of `outbound.allow`.
+pub(crate) fn outbound_entry(text: &str) -> ParseResult<String> {
+    match AllowList::parse([text]) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(fault) => Err(ExpectedValue {
+            what: "a network such as 10.1.0.0/16, or a host name such as *.corp.example".to_owned(),
+            hint: Some(fault.to_string()),
+        }),
+    }
+}
+
+/// An entry of `sandbox.net.allow`.
+pub(crate) fn egress_entry(text: &str) -> ParseResult<String> {
+    match EgressList::parse([text]) {
+        Ok(_) => Ok(text.to_owned()),
+        Err((_, fault)) => Err(ExpectedValue {
+            what: "a host with or without a port, such as api.github.com:443 or *.example.com".to_owned(),
+            hint: Some(fault.to_string()),
+        }),
+    }
+}
+
+/// The address of an HTTP proxy. It is spoken to without TLS, as proxies are.
+pub(crate) fn proxy_url(text: &str) -> ParseResult<Url> {
+    let is_usable = |url: &Url| url.scheme() == "http" && url.host().is_some() && url.username().is_empty();
+    match Url::parse(text).ok().filter(is_usable) {
+        Some(url) => Ok(url),
+        None => expected("an address such as http://proxy.example:3128, without a user"),
+    }
+}
+
 /// A setting that is one of a few words.
 pub(crate) trait ConfigKeyword: Copy + 'static {
     /// The words and what they mean.
@@ -327,7 +370,6 @@ words! {
     ToolNaming: "prefix" => Prefix, "prefix-on-conflict" => PrefixOnConflict, "bare" => Bare;
     EraChoice: "auto" => Auto, "modern" => Modern, "legacy" => Legacy;
     ValidationMode: "off" => Off, "warn" => Warn, "enforce" => Enforce;
-    NetworkAccess: "none" => None, "loopback" => Loopback, "all" => All;
     CacheAccess: "none" => None, "read" => Read, "write" => Write;
     Isolation: "auto" => Auto, "standard" => Standard, "strict" => Strict;
     ArgumentMode: "none" => None, "digest" => Digest, "fields" => Fields;

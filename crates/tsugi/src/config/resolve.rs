@@ -15,8 +15,9 @@ use super::env::{Environment, VariableExpander};
 use super::key::SettingKey;
 use super::problem::{ConfigProblem, ConfigProblems};
 use super::secret::Secret;
-use super::settings::{CheckedSettings, OptionSettings, ServerSettings, root};
+use super::settings::{self, CheckedSettings, OptionSettings, ServerSettings, root};
 use reader::{SettingsReader, SettingsSection};
+use tsugi_outbound::OutboundRules;
 
 /// Settings, with what should be said about them although they can be used.
 #[derive(Debug)]
@@ -57,11 +58,13 @@ pub(crate) fn resolve_posted(
     document: &ConfigDocument,
     allow_commands: bool,
     options: &OptionSettings,
+    outbound: &OutboundRules,
     directory: &Path,
 ) -> Result<ServerSettings, ConfigProblems> {
     // An empty environment: a reference that slipped through would find nothing.
     let expander = VariableExpander::new(Environment::default(), directory);
     let mut reader = SettingsReader::new(&document.source, expander, EntryTrust::Posted { allow_commands });
+    reader.outbound = outbound.clone();
     let server = server::read(&mut reader, &document.root, None, options);
     let SettingsReader { mut problems, secrets, .. } = reader;
     problems.iter_mut().for_each(|problem| problem.redact(&secrets));
@@ -99,12 +102,15 @@ fn read_root(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> CheckedSetti
     let section = SettingsSection::open(reader, Some(node).filter(|node| node.entries().is_some()), &root::TABLE);
     advise_import(reader, node);
     read_env_file(reader, &section);
+    let outbound = SettingsSection::open(reader, section.get(&root::OUTBOUND), &settings::outbound::TABLE);
+    reader.outbound = settings::outbound(reader, &outbound);
     // Options first, because servers take from them what they leave out.
     let options = options::read(reader, section.get(&root::OPTIONS));
     let gateway = gateway::read(reader, section.get(&root::GATEWAY), &options);
     let audit = audit::read(reader, section.get(&root::AUDIT));
     let servers = section.get(&root::SERVERS).map(|node| read_servers(reader, node, &options)).unwrap_or_default();
-    CheckedSettings { servers, options, gateway, audit, secrets: Vec::new() }
+    let outbound = reader.outbound.clone();
+    CheckedSettings { servers, options, gateway, audit, outbound, secrets: Vec::new() }
 }
 
 /// Says what to do with a file of another program.

@@ -6,6 +6,7 @@
 mod audit_log;
 mod downstream;
 mod oauth;
+mod network;
 mod policy;
 mod top;
 mod upstream;
@@ -16,6 +17,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
 use tsugi_process::{NetworkAccess, SandboxPolicy};
+use tsugi_outbound::OutboundRules;
 use url::Url;
 
 use super::secret::{MaskedText, Secret};
@@ -26,6 +28,7 @@ pub(crate) use downstream::{AdminSettings, GatewaySettings, LimitSettings};
 pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, previous_key};
 pub(crate) use oauth::{AdminNeedSettings, IssuerSettings, OAuthSettings};
 pub(in crate::config) use oauth::{admin_needs, issuer, issuer_claims, scopes};
+pub(in crate::config) use network::{egress, outbound};
 pub(crate) use policy::CacheSettings;
 pub(in crate::config) use policy::{breaker, cache, pool, retry, sandbox, validate};
 pub(in crate::config) use top::options;
@@ -42,6 +45,7 @@ pub(crate) struct CheckedSettings {
     pub(crate) gateway: GatewaySettings,
     /// Absent when there is no audit log.
     pub(crate) audit: Option<AuditSettings>,
+    pub(crate) outbound: OutboundRules,
     /// Every secret value that the configuration holds, to be masked in whatever is shown.
     #[serde(skip)]
     pub(crate) secrets: Vec<Secret>,
@@ -65,6 +69,9 @@ pub(crate) struct CommandTarget {
     pub(crate) env: Vec<(String, MaskedText)>,
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) sandbox: SandboxPolicy,
+    /// What holds for addresses behind the names that the sandbox lists; only for a sandbox with such a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) egress: Option<OutboundRules>,
 }
 
 /// A server that runs elsewhere.
@@ -78,6 +85,9 @@ pub(crate) struct RemoteTarget {
     pub(crate) url: Url,
     pub(crate) headers: Vec<(String, MaskedText)>,
     pub(crate) transport: RemoteTransport,
+    /// What every connection is checked by, where the address did not come from the operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) guard: Option<OutboundRules>,
 }
 
 /// A server that is part of tsugi.
@@ -178,8 +188,9 @@ impl ServerSettings {
     /// The package runner, if its sandbox allows no network: it cannot download anything then.
     pub(crate) fn offline_runner(&self) -> Option<&'static str> {
         let ServerTarget::Command(command) = &self.target else { return None };
-        // Loopback alone does not reach a package registry.
-        let is_offline = command.sandbox.rules().is_some_and(|rules| rules.net != NetworkAccess::All);
+        // Loopback alone does not reach a package registry; a list of hosts may hold one.
+        let is_offline = |net: &NetworkAccess| matches!(net, NetworkAccess::None | NetworkAccess::Loopback);
+        let is_offline = command.sandbox.rules().is_some_and(|rules| is_offline(&rules.net));
         self.package_runner().filter(|_| is_offline)
     }
 

@@ -11,6 +11,7 @@ mod key;
 mod log;
 mod masking;
 mod oauth;
+mod outbound;
 mod parameters;
 mod pm;
 mod reload;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -15,8 +16,9 @@ use tsugi_gateway::backend::{
 use tsugi_gateway::dashboard::observe::ServerObserver;
 use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::telemetry::GatewayMetrics;
+use tsugi_outbound::{DialError, OutboundGuard, OutboundRules};
 use tsugi_process::SecretMask;
-use tsugi_protocol::answer::{Caller, Fault, FaultCode};
+use tsugi_protocol::answer::{Caller, Fault, FaultCode, FaultReason};
 
 use crate::app::gateway::persist::{self, ServerPersistence};
 use crate::app::{gateway, server};
@@ -25,7 +27,10 @@ use crate::config::document::{ConfigDocument, DocumentFormat};
 use crate::config::problem::ConfigProblems;
 use crate::config::resolve::resolve_posted;
 use crate::config::secret::{MaskedText, Secret};
-use crate::config::settings::{AdminSettings, CheckedSettings, OptionSettings, ServerSettings, ServerTarget};
+use crate::config::settings::{AdminSettings, CheckedSettings, OptionSettings, RemoteTarget, ServerSettings, ServerTarget};
+
+/// How long looking up the host of a posted server may take.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(3);
 
 /// The hub, as far as it is offered.
 pub(crate) struct ConfiguredBackend {
@@ -39,12 +44,13 @@ pub(crate) struct ConfiguredBackend {
 pub(crate) struct PostedServerTerms {
     pub(crate) admin: AdminSettings,
     pub(crate) options: OptionSettings,
+    pub(crate) outbound: OutboundRules,
 }
 
 impl PostedServerTerms {
     /// Those of a configuration.
     pub(crate) fn of(settings: &CheckedSettings) -> Self {
-        PostedServerTerms { admin: settings.gateway.admin_api, options: settings.options.clone() }
+        PostedServerTerms { admin: settings.gateway.admin_api, options: settings.options.clone(), outbound: settings.outbound.clone() }
     }
 }
 
@@ -114,6 +120,7 @@ impl ServerControl for ConfiguredBackend {
     fn add(&self, definition: Value) -> BoxFuture<'_, Result<(Value, PersistResult), Fault>> {
         async move {
             let settings = self.read(&definition)?;
+            check_address(&settings).await?;
             let added = self.add_posted(&settings)?;
             // Written down last: an entry that the hub refuses must not reach the file.
             Ok((added, self.keeper.add(&settings, &definition, persist::has_secrets(&definition))))
@@ -166,7 +173,7 @@ impl ConfiguredBackend {
         // A relative path must mean the same now and after a restart, when it is read from the file.
         let directory = self.keeper.directory();
         let read = parsed
-            .and_then(|document| resolve_posted(&document, terms.admin.allow_commands, &terms.options, directory));
+            .and_then(|document| resolve_posted(&document, terms.admin.allow_commands, &terms.options, &terms.outbound, directory));
         read.map_err(|problems| unfit(&problems))
     }
 
@@ -180,6 +187,32 @@ impl ConfiguredBackend {
         })?;
         self.hub.add_shown(config, gateway::shown(settings, &secrets), shape)
     }
+}
+
+/// Refuses a server at an address that the outbound guard does not allow. A host that cannot be looked up now may be
+/// there later: every connection is checked again.
+async fn check_address(settings: &ServerSettings) -> Result<(), Fault> {
+    let ServerTarget::Remote(RemoteTarget { url, guard: Some(rules), .. }) = &settings.target else { return Ok(()) };
+    let guard = OutboundGuard::new(rules.clone());
+    let checked = match guard.check(url) {
+        // With a proxy, names are not looked up here.
+        Ok(_) if rules.proxy.is_some() => return Ok(()),
+        Ok(target) => tokio::time::timeout(LOOKUP_LIMIT, guard.resolve(&target)).await.map_or(Ok(()), |found| match found {
+            Err(DialError::Refused(refusal)) => Err(refusal),
+            _ => Ok(()),
+        }),
+        Err(refusal) => Err(refusal),
+    };
+    checked.map_err(|refusal| {
+        tracing::warn!(
+            server = settings.name, rule = refusal.rule(), reason = %refusal,
+            "a server was not added: its address is not allowed"
+        );
+        // The caller learns no more: what stands behind a name is not its business.
+        Fault::new(FaultCode::PermissionDenied, "the address is not allowed for a server that is added over the network")
+            .with_reason(FaultReason::AddressRefused)
+            .with_hint("write the server into the configuration, or allow its address with `outbound.allow` there")
+    })
 }
 
 fn unfit(problems: &ConfigProblems) -> Fault {

@@ -150,7 +150,12 @@ fn kept(written: Result<&Path, String>) -> PersistResult {
 fn new_server(settings: &ServerSettings, definition: &Value) -> NewServer {
     let members = definition.as_object().cloned().unwrap_or_default();
     let fields = members.into_iter().filter(|(key, _)| key != "name").map(|(key, value)| (key, literal(value)));
-    NewServer { name: settings.name.clone(), fields: fields.collect() }
+    let mut fields: Map<String, Value> = fields.collect();
+    // What a client posted stays a client's word after a restart, when it stands in the operator's file.
+    if matches!(settings.target, ServerTarget::Remote(_)) {
+        fields.insert("guarded".to_owned(), true.into());
+    }
+    NewServer { name: settings.name.clone(), fields }
 }
 
 /// As it was posted, where no variable of ours was expanded: a file must not expand one either.
@@ -233,7 +238,7 @@ mod tests {
         )
         .unwrap();
         let options = crate::config::resolve::resolve_nothing(&Default::default()).unwrap().settings.options;
-        crate::config::resolve::resolve_posted(&document, true, &options, directory).unwrap()
+        crate::config::resolve::resolve_posted(&document, true, &options, &Default::default(), directory).unwrap()
     }
 
     #[test]

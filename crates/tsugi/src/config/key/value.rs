@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 use tsugi_audit::writer::SyncMode;
 use tsugi_client::config::InstancePolicy;
 use tsugi_gateway::guard::proxy_trust::AddressRange;
-use tsugi_process::{MemorySize, SandboxPolicy};
+use tsugi_process::{MemorySize, NetworkAccess, SandboxPolicy};
+use url::Url;
 
 use super::shape::SchemaShape;
 use crate::config::parse::{self, ConfigKeyword, ParseResult, expected};
@@ -47,7 +48,15 @@ pub(crate) const ERROR_CODES: ValueType<String> = plain(SchemaShape::ErrorCodes,
 pub(crate) const TRANSPORT_WORD: ValueType<RemoteTransport> = plain(SchemaShape::Words(TRANSPORTS), parse::keyword);
 pub(crate) const AUDIT_SYNC: ValueType<SyncMode> = plain(SchemaShape::Text, parse::audit_sync);
 pub(crate) const MEMORY_SIZE: ValueType<MemorySize> = plain(SchemaShape::Size, parse::memory_size);
+/// Items of `outbound.allow` and of `sandbox.net.allow`, as they were written.
+pub(crate) const OUTBOUND_ENTRIES: ValueType<String> = plain(SchemaShape::TextList, parse::outbound_entry);
+pub(crate) const EGRESS_ENTRIES: ValueType<String> = plain(SchemaShape::TextList, parse::egress_entry);
+pub(crate) const PROXY_URL: ValueType<Url> = plain(SchemaShape::Url, parse::proxy_url);
 /// A word, or a map that is read by hand.
+pub(crate) const NETWORK_WORD: ValueType<NetworkAccess> = plain(
+    SchemaShape::WordsOrTable(&["none", "loopback", "all"], "servers[].sandbox.net"),
+    parse::network_word,
+);
 pub(crate) const SANDBOX_WORD: ValueType<SandboxPolicy> =
     plain(SchemaShape::WordsOrTable(&["off", "default"], "servers[].sandbox"), parse::sandbox_word);
 pub(crate) const INSTANCES_WORD: ValueType<InstancePolicy> =

@@ -1,11 +1,13 @@
 //! Retry, cache, validation and breaker: read the same way wherever they stand, each key over a base.
 
 use tsugi_client::config::{BreakerPolicy, RetryPolicy, ValidatePolicy, ValidationMode};
+use tsugi_outbound::EgressList;
+use tsugi_process::NetworkAccess;
 
 use super::reader::{SettingsReader, SettingsSection, default};
 use crate::config::document::ConfigNode;
 use crate::config::parse::{self, ConfigKeyword};
-use crate::config::settings::{self, CacheSettings};
+use crate::config::settings::{self, CacheSettings, egress, sandbox};
 
 /// The words for both parts of `validate`.
 pub(in crate::config) const MODES: &[&str] = ValidationMode::NAMES;
@@ -67,4 +69,15 @@ pub(in crate::config) fn breaker(reader: &mut SettingsReader<'_>, node: Option<&
     };
     let policy = settings::breaker(reader, &section);
     is_on.then_some(policy)
+}
+
+/// A word, or the hosts that a program may reach.
+pub(in crate::config) fn network_access(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> NetworkAccess {
+    let Some(node) = section.get(&sandbox::NET).filter(|node| node.text().is_none()) else {
+        return reader.or_default(section, &sandbox::NET);
+    };
+    let section = SettingsSection::open(reader, Some(node), &egress::TABLE);
+    let entries = reader.list_or_default(&section, &egress::ALLOW);
+    // Every entry has been parsed once. An empty list reaches no host at all.
+    NetworkAccess::Allow(EgressList::parse(entries.iter().map(String::as_str)).unwrap_or_default())
 }

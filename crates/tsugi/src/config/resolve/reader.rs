@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tsugi_outbound::OutboundRules;
+
 use super::EntryTrust;
 use crate::config::document::{ConfigNode, NodeEntry, NodeValue, SourceSpan, SourceText};
 use crate::config::env::VariableExpander;
@@ -15,6 +17,8 @@ pub(in crate::config) struct SettingsReader<'a> {
     pub(super) source: &'a SourceText,
     pub(super) expander: VariableExpander,
     pub(super) trust: EntryTrust,
+    /// What holds for addresses of others. It is read before the servers are.
+    pub(super) outbound: OutboundRules,
     pub(super) problems: Vec<ConfigProblem>,
     /// References that cannot be replaced. What is switched off may have some.
     pub(super) unresolved: Vec<ConfigProblem>,
@@ -89,6 +93,7 @@ impl<'a> SettingsReader<'a> {
             source,
             expander,
             trust,
+            outbound: OutboundRules::default(),
             problems: Vec::new(),
             unresolved: Vec::new(),
             warnings: Vec::new(),

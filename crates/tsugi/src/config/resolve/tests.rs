@@ -459,7 +459,7 @@ fn a_file_cut_off_anywhere_neither_panics_nor_leaks() {
 fn posted(text: &str, allow_commands: bool) -> Result<ServerSettings, ConfigProblems> {
     let document =
         ConfigDocument::parse(Path::new("(request)"), text.to_owned(), DocumentFormat::Json).map_err(ConfigProblems)?;
-    resolve_posted(&document, allow_commands, &load("servers: []").options, Path::new(""))
+    resolve_posted(&document, allow_commands, &load("servers: []").options, &Default::default(), Path::new(""))
 }
 
 #[test]
@@ -467,7 +467,7 @@ fn what_an_entry_from_the_network_leaves_out_comes_from_the_options() {
     let options = load("options: {timeout: 7s, cache: on, validate: off, retryPolicy: {maxRetries: 1}}").options;
     let text = r#"{"name": "a", "url": "http://h/", "validate": {"results": "enforce"}}"#;
     let document = ConfigDocument::parse(Path::new("(request)"), text.to_owned(), DocumentFormat::Json).unwrap();
-    let server = resolve_posted(&document, false, &options, Path::new("")).unwrap();
+    let server = resolve_posted(&document, false, &options, &Default::default(), Path::new("")).unwrap();
     assert_eq!((server.timeout, server.cache.enabled, server.retry.max_retries), (Duration::from_secs(7), true, 1));
     assert_eq!((server.validate.arguments, server.validate.results), (ValidationMode::Off, ValidationMode::Enforce));
 }

@@ -9,8 +9,9 @@ use super::milliseconds;
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
 use crate::config::key::value::{
-    DURATION, ERROR_CODES, FACTOR, FLAG, MEMORY_SIZE, POSITIVE_DURATION, TEXTS, by_hand, count, keyword, positive,
+    DURATION, ERROR_CODES, FACTOR, FLAG, MEMORY_SIZE, NETWORK_WORD, POSITIVE_DURATION, TEXTS, by_hand, count, keyword, positive,
 };
+use crate::config::resolve::policy::network_access;
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
 
 settings! {
@@ -68,7 +69,7 @@ settings! {
         hand READ read: Option<Vec<PathBuf>> = "read", by_hand(Paths), "", "Readable, besides what programs need to run at all. Default: the working directory.", reader.paths(section, &sandbox::READ);
         hand WRITE write: Option<Vec<PathBuf>> = "write", by_hand(Paths), "", "Readable and writable. Default: the working directory.", reader.paths(section, &sandbox::WRITE);
         one CACHES caches: CacheAccess = "caches", keyword(), "write", "Access to the package caches that `npx` and `uvx` fill.";
-        one NET net: NetworkAccess = "net", keyword(), "all", "Network access; `loopback` is a separate device.";
+        custom NET net: NetworkAccess = "net", NETWORK_WORD, "all", "Network access; `loopback` is a separate device. A map with `allow` lists the hosts that it may reach.", network_access(reader, section);
         many ENV env: String = "env", TEXTS, "[]", "Variables of tsugi that it receives besides the usual ones; those of the server's `env` come in any case.";
         one MEMORY memory: MemorySize = "memory", MEMORY_SIZE, "2GiB", "Memory of all its processes together; 0 means no limit.";
         maybe CPU cpu: u32 = "cpu", positive(), "", "Whole processor cores that it may use.";

@@ -20,6 +20,7 @@ settings! {
         OPTIONS: () = "options", by_hand(Table("options")), "", "Defaults for every server.";
         GATEWAY: () = "gateway", by_hand(Table("gateway")), "", "How `tsugi serve` offers the servers to callers.";
         AUDIT: () = "audit", by_hand(Table("audit")), "", "The log that proves who called what. Absent: none is written.";
+        OUTBOUND: () = "outbound", by_hand(Table("outbound")), "", "Which addresses may be reached that did not come from this file.";
         ENV_FILE: () = "envFile", by_hand(Path), "", "A file of `NAME=value` lines whose variables `${…}` may use; variables of the process win.";
         SCHEMA: () = "$schema", by_hand(Text), "", "Ignored; editors use it.";
     }

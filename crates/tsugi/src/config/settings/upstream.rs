@@ -31,6 +31,7 @@ settings! {
         CWD: () = "cwd", by_hand(Path), "", "The directory to start the program in; relative to the configuration file. Default: the directory of the configuration file.";
         URL: () = "url" | "serverUrl" | "httpUrl" | "endpoint", by_hand(Url), "", "The address of a remote server: `http`, `https`, `ws` or `wss`.";
         HEADERS: () = "headers", by_hand(TextMap), "{}", "Headers of every request to `url`.";
+        GUARDED: bool = "guarded", FLAG, "false", "Check every connection to `url` by the rules of `outbound`. Servers that are added over HTTP are always checked, and are written down with this.";
         TRANSPORT: RemoteTransport = "transport" | "type", TRANSPORT_WORD, "auto", "How to talk. `auto` follows from `command` or from the address, and tries HTTP before SSE. `rpc` posts JSON-RPC to `<url>/rpc` without a handshake.";
         BUILTIN: BuiltinServer = "builtin", keyword(), "", "A server that is part of tsugi.";
         SANDBOX: SandboxPolicy = "sandbox", SANDBOX_WORD, "off", "What the program may reach.";

@@ -1,6 +1,6 @@
 //! A server that is a program: its arguments, variables, directory and sandbox.
 
-use tsugi_process::SandboxPolicy;
+use tsugi_process::{NetworkAccess, SandboxPolicy};
 
 use super::{SettingsReader, SettingsSection, without_effect};
 use crate::config::document::ConfigNode;
@@ -12,7 +12,7 @@ use crate::config::settings::{CommandTarget, sandbox, server};
 
 /// Reads the program and what belongs to it.
 pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<CommandTarget> {
-    without_effect(reader, section, "command", &[&server::HEADERS]);
+    without_effect(reader, section, "command", &[&server::HEADERS, &server::GUARDED]);
     if let Some(node) = section.get(&server::TRANSPORT) {
         reader.value(server::TRANSPORT.name, node, stdio_word);
     }
@@ -22,11 +22,14 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_
     if let Some(program) = &program {
         check_program(reader, node, &program.expose());
     }
+    let sandbox = sandbox_policy(reader, section);
+    let has_list = sandbox.rules().is_some_and(|rules| matches!(rules.net, NetworkAccess::Allow(_)));
     Some(CommandTarget {
+        egress: has_list.then(|| reader.outbound.clone()),
+        sandbox,
         args: args(reader, section),
         env: variables(reader, section),
         cwd: section.get(&server::CWD).and_then(|node| reader.path(node)).or_else(|| reader.working_directory()),
-        sandbox: sandbox_policy(reader, section),
         program: program?,
     })
 }

@@ -5,6 +5,7 @@ use url::Url;
 use super::{SettingsReader, SettingsSection, without_effect};
 use crate::config::document::ConfigNode;
 use crate::config::key::SettingKey;
+use crate::config::resolve::EntryTrust;
 use crate::config::secret::{self, MASK, MaskedText, Secret};
 use crate::config::settings::{RemoteTarget, RemoteTransport, server};
 
@@ -15,6 +16,8 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_
     without_effect(reader, section, "url", &local);
     let node = section.get(&server::URL)?;
     let transport = reader.or_default(section, &server::TRANSPORT);
+    // A client cannot take the guard off its own server.
+    let is_guarded = reader.or_default(section, &server::GUARDED) || reader.trust != EntryTrust::Own;
     let headers = headers(reader, section);
     let text = reader.text(node)?;
     let Some(url) = Url::parse(&text.expose()).ok().filter(is_reachable) else {
@@ -25,7 +28,8 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_
     };
     let transport = fit_transport(reader, node, section, &url, transport)?;
     let shown = showable(reader, &text, &url);
-    Some(RemoteTarget { shown, url, headers, transport })
+    let guard = is_guarded.then(|| reader.outbound.clone());
+    Some(RemoteTarget { shown, url, headers, transport, guard })
 }
 
 fn is_reachable(url: &Url) -> bool {
