@@ -31,8 +31,7 @@ use crate::guardian::control::files_of;
 const PROXY_PORT: u16 = 3128;
 
 /// Variables that name a proxy, in the spellings that curl, Python, Go, Node and others read.
-const PROXY_VARIABLES: [&str; 6] =
-    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 /// Variables that name hosts to reach without the proxy.
 const DIRECT_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// Makes Node heed the variables above.

@@ -27,7 +27,7 @@ impl Drop for ProxyUnderTest {
 }
 
 /// A proxy whose lookup says `good.test` and `*.good.test` are at loopback, which the operator allows to that name
-/// alone, and everything else is at loopback too, which no list allows.
+/// alone, and everything else is at loopback too, which is not allowed.
 async fn proxy(list: &[String]) -> ProxyUnderTest {
     let lookups = Arc::<AtomicUsize>::default();
     let counted = lookups.clone();

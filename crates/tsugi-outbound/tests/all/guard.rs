@@ -1,4 +1,4 @@
-//! Every spelling of a private address is refused, however it is resolved, and a public one is not.
+//! Every spelling of a private address is refused, as text or when it is looked up, and a public one is not.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -12,19 +12,13 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
-use tsugi_outbound::{
-    AllowList, EgressList, NameLookup, OutboundGuard, OutboundRules,
-    egress::EgressRefusal,
-};
+use tsugi_outbound::{AllowList, EgressList, NameLookup, OutboundGuard, OutboundRules, egress::EgressRefusal};
 use tsugi_process::{
     EgressAccess, Enforcement, Isolation, JobOptions, NetworkAccess, ProcessError, SandboxPolicy, SandboxRules,
     SupervisedJob,
 };
 
-use crate::{
-    sandbox::Scene,
-    world::quick,
-};
+use crate::{sandbox::Scene, world::quick};
 
 /// A host on this machine's loopback that counts its connections and answers each.
 struct CountingHost {
@@ -42,7 +36,9 @@ impl CountingHost {
                 counted.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(async move {
                     let _ = stream.read(&mut [0; 4096]).await;
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\nconnection: close\r\n\r\nreached").await;
+                    let _ = stream
+                        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\nconnection: close\r\n\r\nreached")
+                        .await;
                 });
             }
         });

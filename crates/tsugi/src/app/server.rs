@@ -87,7 +87,9 @@ fn command(target: &CommandTarget) -> JobCommand {
 
 /// What a program finds behind the names that its sandbox lists.
 fn egress(server: &ServerSettings) -> Option<EgressAccess> {
-    let settings::ServerTarget::Command(CommandTarget { egress: Some(rules), .. }) = &server.target else { return None };
+    let settings::ServerTarget::Command(CommandTarget { egress: Some(rules), .. }) = &server.target else {
+        return None;
+    };
     let guard = OutboundGuard::new(rules.clone());
     Some(EgressAccess { server: server.name.clone(), guard, observer: None })
 }

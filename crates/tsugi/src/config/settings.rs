@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
-use tsugi_process::{NetworkAccess, SandboxPolicy};
 use tsugi_outbound::OutboundRules;
+use tsugi_process::{NetworkAccess, SandboxPolicy};
 use url::Url;
 
 use super::secret::{MaskedText, Secret};

@@ -44,9 +44,15 @@ fn n27_no_spelling_of_a_private_address_can_be_added_over_http_by_any_transport(
     let (sink, port) = sink();
     let mut texts = Vec::new();
     for host in spellings() {
-        for (scheme, transport) in
-            [("https", "auto"), ("http", "auto"), ("https", "http"), ("https", "sse"), ("https", "rpc"), ("wss", "websocket"), ("ws", "auto")]
-        {
+        for (scheme, transport) in [
+            ("https", "auto"),
+            ("http", "auto"),
+            ("https", "http"),
+            ("https", "sse"),
+            ("https", "rpc"),
+            ("wss", "websocket"),
+            ("ws", "auto"),
+        ] {
             let (head, body) = post(&serving, &format!("{scheme}://{host}:{port}/mcp"), transport);
             assert!(head.starts_with("HTTP/1.1 4"), "{scheme}://{host} by {transport}: {head} {body}");
             texts.push(body["error"].clone());

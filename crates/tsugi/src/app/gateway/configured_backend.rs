@@ -27,7 +27,9 @@ use crate::config::document::{ConfigDocument, DocumentFormat};
 use crate::config::problem::ConfigProblems;
 use crate::config::resolve::resolve_posted;
 use crate::config::secret::{MaskedText, Secret};
-use crate::config::settings::{AdminSettings, CheckedSettings, OptionSettings, RemoteTarget, ServerSettings, ServerTarget};
+use crate::config::settings::{
+    AdminSettings, CheckedSettings, OptionSettings, RemoteTarget, ServerSettings, ServerTarget,
+};
 
 /// How long looking up the host of a posted server may take.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(3);
@@ -50,7 +52,11 @@ pub(crate) struct PostedServerTerms {
 impl PostedServerTerms {
     /// Those of a configuration.
     pub(crate) fn of(settings: &CheckedSettings) -> Self {
-        PostedServerTerms { admin: settings.gateway.admin_api, options: settings.options.clone(), outbound: settings.outbound.clone() }
+        PostedServerTerms {
+            admin: settings.gateway.admin_api,
+            options: settings.options.clone(),
+            outbound: settings.outbound.clone(),
+        }
     }
 }
 
@@ -172,8 +178,9 @@ impl ConfiguredBackend {
             .map_err(ConfigProblems);
         // A relative path must mean the same now and after a restart, when it is read from the file.
         let directory = self.keeper.directory();
-        let read = parsed
-            .and_then(|document| resolve_posted(&document, terms.admin.allow_commands, &terms.options, &terms.outbound, directory));
+        let read = parsed.and_then(|document| {
+            resolve_posted(&document, terms.admin.allow_commands, &terms.options, &terms.outbound, directory)
+        });
         read.map_err(|problems| unfit(&problems))
     }
 
@@ -197,10 +204,12 @@ async fn check_address(settings: &ServerSettings) -> Result<(), Fault> {
     let checked = match guard.check(url) {
         // With a proxy, names are not looked up here.
         Ok(_) if rules.proxy.is_some() => return Ok(()),
-        Ok(target) => tokio::time::timeout(LOOKUP_LIMIT, guard.resolve(&target)).await.map_or(Ok(()), |found| match found {
-            Err(DialError::Refused(refusal)) => Err(refusal),
-            _ => Ok(()),
-        }),
+        Ok(target) => {
+            tokio::time::timeout(LOOKUP_LIMIT, guard.resolve(&target)).await.map_or(Ok(()), |found| match found {
+                Err(DialError::Refused(refusal)) => Err(refusal),
+                _ => Ok(()),
+            })
+        }
         Err(refusal) => Err(refusal),
     };
     checked.map_err(|refusal| {
@@ -209,9 +218,12 @@ async fn check_address(settings: &ServerSettings) -> Result<(), Fault> {
             "a server was not added: its address is not allowed"
         );
         // The caller learns no more: what stands behind a name is not its business.
-        Fault::new(FaultCode::PermissionDenied, "the address is not allowed for a server that is added over the network")
-            .with_reason(FaultReason::AddressRefused)
-            .with_hint("write the server into the configuration, or allow its address with `outbound.allow` there")
+        Fault::new(
+            FaultCode::PermissionDenied,
+            "the address is not allowed for a server that is added over the network",
+        )
+        .with_reason(FaultReason::AddressRefused)
+        .with_hint("write the server into the configuration, or allow its address with `outbound.allow` there")
     })
 }
 

@@ -53,10 +53,8 @@ pub(crate) const OUTBOUND_ENTRIES: ValueType<String> = plain(SchemaShape::TextLi
 pub(crate) const EGRESS_ENTRIES: ValueType<String> = plain(SchemaShape::TextList, parse::egress_entry);
 pub(crate) const PROXY_URL: ValueType<Url> = plain(SchemaShape::Url, parse::proxy_url);
 /// A word, or a map that is read by hand.
-pub(crate) const NETWORK_WORD: ValueType<NetworkAccess> = plain(
-    SchemaShape::WordsOrTable(&["none", "loopback", "all"], "servers[].sandbox.net"),
-    parse::network_word,
-);
+pub(crate) const NETWORK_WORD: ValueType<NetworkAccess> =
+    plain(SchemaShape::WordsOrTable(&["none", "loopback", "all"], "servers[].sandbox.net"), parse::network_word);
 pub(crate) const SANDBOX_WORD: ValueType<SandboxPolicy> =
     plain(SchemaShape::WordsOrTable(&["off", "default"], "servers[].sandbox"), parse::sandbox_word);
 pub(crate) const INSTANCES_WORD: ValueType<InstancePolicy> =

@@ -72,7 +72,10 @@ pub(in crate::config) fn breaker(reader: &mut SettingsReader<'_>, node: Option<&
 }
 
 /// A word, or the hosts that a program may reach.
-pub(in crate::config) fn network_access(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> NetworkAccess {
+pub(in crate::config) fn network_access(
+    reader: &mut SettingsReader<'_>,
+    section: &SettingsSection<'_>,
+) -> NetworkAccess {
     let Some(node) = section.get(&sandbox::NET).filter(|node| node.text().is_none()) else {
         return reader.or_default(section, &sandbox::NET);
     };

@@ -9,7 +9,8 @@ use super::milliseconds;
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
 use crate::config::key::value::{
-    DURATION, ERROR_CODES, FACTOR, FLAG, MEMORY_SIZE, NETWORK_WORD, POSITIVE_DURATION, TEXTS, by_hand, count, keyword, positive,
+    DURATION, ERROR_CODES, FACTOR, FLAG, MEMORY_SIZE, NETWORK_WORD, POSITIVE_DURATION, TEXTS, by_hand, count, keyword,
+    positive,
 };
 use crate::config::resolve::policy::network_access;
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
