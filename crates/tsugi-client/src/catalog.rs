@@ -2,6 +2,7 @@
 
 mod fetch;
 pub(crate) mod manifest;
+pub(crate) mod pinning;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -22,6 +22,7 @@ use crate::seal::StateSealer;
 pub use policy::{
     AutoSwitch, BreakerPolicy, CachePolicy, InstancePolicy, LimitPolicy, RetryPolicy, ValidatePolicy, ValidationMode,
 };
+pub use tsugi_pins::{LintMode, PinMode, PinPolicy, PinStore};
 
 /// What holds for all servers of a manager.
 #[derive(Debug, Clone)]
@@ -63,6 +64,8 @@ pub struct ManagerOptions {
     pub debug: bool,
     /// A program's own checks before tools are called.
     pub checks: CallChecks,
+    /// What servers are held to; without it nothing is pinned.
+    pub pins: Option<Arc<PinStore>>,
 }
 
 impl Default for ManagerOptions {
@@ -85,6 +88,7 @@ impl Default for ManagerOptions {
             max_connections: None,
             debug: false,
             checks: CallChecks::default(),
+            pins: None,
         }
     }
 }
@@ -119,6 +123,8 @@ pub struct ServerConfig {
     pub job: JobSettings,
     /// What is checked against schemas.
     pub validate: ValidatePolicy,
+    /// How strictly it is held to its pins, where the manager has some.
+    pub pin: PinPolicy,
     /// When a call is tried again; `None` means never.
     pub retry: Option<RetryPolicy>,
     /// How results of reads are kept; `None` means only those of tools that say so.
@@ -154,6 +160,7 @@ impl ServerConfig {
             backoff: BackoffPolicy::default(),
             job: JobSettings::default(),
             validate: ValidatePolicy::default(),
+            pin: PinPolicy::default(),
             // On by default: only calls that cannot have an effect twice are repeated.
             retry: Some(RetryPolicy::default()),
             cache: None,

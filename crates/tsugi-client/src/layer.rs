@@ -10,6 +10,7 @@ pub(crate) mod can_execute;
 pub(crate) mod deadline;
 pub(crate) mod debug;
 pub(crate) mod limit;
+pub(crate) mod pin;
 pub(crate) mod retry;
 pub(crate) mod trace;
 pub(crate) mod validate;

@@ -24,6 +24,8 @@ use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc, oneshot, watch as watch_channel};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tsugi_pins::PinKind;
+use tsugi_pins::store::OfferSource;
 use tsugi_process::{ProcessInfo, SandboxReport, StderrLog};
 use tsugi_protocol::answer::{Answer, Fault};
 use tsugi_protocol::json::RawJson;
@@ -31,8 +33,8 @@ use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Era, ServerIdentity
 
 use crate::backoff::RetryPlan;
 use crate::catalog::manifest::ManifestStore;
-use crate::catalog::{Catalog, ListSelection, OmittedEntry};
-use crate::config::{ManagerOptions, ServerConfig};
+use crate::catalog::{Catalog, ListSelection, OmittedEntry, pinning};
+use crate::config::{ManagerOptions, PinPolicy, PinStore, ServerConfig};
 use crate::connection::ServerConnection;
 use crate::connection::context::{ConnectionContext, OutputNoise};
 use crate::connection::era_cache::{AskingRecord, EraCache};
@@ -164,6 +166,8 @@ pub(crate) struct Instance {
     reported: Mutex<ReportedTrouble>,
     /// Its use of the manager's connections, where they are limited.
     usage: Option<ConnectionUsage>,
+    /// As long as it lives, what it saw counts for the pins.
+    life: Arc<()>,
 }
 
 /// What is known of a process without holding it.
@@ -203,11 +207,15 @@ impl Server {
         changes: Option<broadcast::Sender<ServerChange>>,
         before: Option<&Self>,
     ) -> (Self, AbortHandle) {
-        let layers = Arc::new(LayerState::of(&config));
+        let layers = Arc::new(LayerState::of(&config, &common.options));
         // Watches move to the new server, so that subscriptions survive a change of its settings.
         let role = InstanceRole::Primary(before.map(|before| before.instance.watches.clone()).unwrap_or_default());
         let (instance, task) = Instance::spawn(config, common, changes, layers, role);
-        instance.remembered.store(common.manifests.load(&instance.config.name, &instance.config.target).map(Arc::new));
+        let mut remembered = common.manifests.load(&instance.config.name, &instance.config.target);
+        if let (Some(catalog), Some(pins)) = (&mut remembered, instance.pins()) {
+            pinning::apply(catalog, ListSelection::ALL, &instance.config.name, pins, OfferSource::Remembered);
+        }
+        instance.remembered.store(remembered.map(Arc::new));
         let pool = InstancePool::of(&instance, common);
         // From the inside out: instance or pool, caller sessions, then the layers.
         let bottom: Arc<dyn Answer> = match &pool {
@@ -277,6 +285,15 @@ impl Server {
     /// in an earlier run.
     pub fn catalog(&self) -> Option<Arc<Catalog>> {
         self.instance.catalog.load_full().or_else(|| self.instance.remembered.load_full())
+    }
+
+    /// What is pinned for it while it is not known what it offers: its names stay taken.
+    pub fn pinned_names(&self, kind: PinKind) -> Vec<String> {
+        let Some((pins, _)) = self.instance.pins().filter(|_| self.catalog().is_none()) else { return Vec::new() };
+        pins.with_lock(|lock| {
+            let own = lock.of_server(self.name()).filter(|(key, _)| key.kind == kind);
+            own.map(|(key, _)| key.name.clone()).collect()
+        })
     }
 
     /// Whether it has a tool; `None` while its list is not known. A list remembered from an earlier run does not count,
@@ -492,6 +509,7 @@ impl Instance {
             wake_at: Mutex::default(),
             reported: Mutex::default(),
             usage,
+            life: Arc::default(),
         });
         let running = task::run(instance.clone(), common.may_start.subscribe(), inbox, told);
         let task = tokio::spawn(running).abort_handle();
@@ -529,6 +547,12 @@ impl Instance {
         if let Some(live) = &*self.live.load() {
             live.connection.roots_changed();
         }
+    }
+
+    /// The pins that it is held to.
+    pub(super) fn pins(&self) -> Option<(&PinStore, PinPolicy)> {
+        let pins = self.options.pins.as_deref().filter(|_| self.config.pin.is_on())?;
+        Some((pins, self.config.pin))
     }
 
     /// Whether there is a connection.

@@ -14,6 +14,7 @@ use crate::layer::can_execute::CanExecuteLayer;
 use crate::layer::deadline::{DeadlineLayer, DeadlineLimits};
 use crate::layer::debug::DebugLayer;
 use crate::layer::limit::{ConcurrencyGate, LimitLayer};
+use crate::layer::pin::{PinGate, PinLayer};
 use crate::layer::retry::RetryLayer;
 use crate::layer::trace::TraceLayer;
 use crate::layer::validate::{ListSource, ValidateLayer};
@@ -26,24 +27,27 @@ pub(crate) struct LayerState {
     pub(crate) cache: Option<Arc<CacheStore>>,
     pub(crate) breaker: Option<Arc<CircuitBreaker>>,
     pub(crate) gate: Option<Arc<ConcurrencyGate>>,
+    /// What may be used, where pins may refuse a call.
+    pub(crate) pins: Option<Arc<PinGate>>,
     /// The server was stopped by order: calls do not start it.
     pub(crate) is_held: AtomicBool,
 }
 
 impl LayerState {
     /// As a server is configured.
-    pub(crate) fn of(config: &ServerConfig) -> Self {
+    pub(crate) fn of(config: &ServerConfig, options: &ManagerOptions) -> Self {
         Self {
             tools: Arc::new(ToolTable::new(config)),
             cache: cache_of(config).map(|policy| Arc::new(CacheStore::new(policy))),
             breaker: config.breaker.map(|policy| Arc::new(CircuitBreaker::new(policy, config.name.as_str().into()))),
             gate: config.limit.map(ConcurrencyGate::new),
+            pins: options.pins.as_ref().and_then(|_| PinGate::of(config.pin)).map(Arc::new),
             is_held: AtomicBool::new(false),
         }
     }
 }
 
-/// Puts the layers around `server`, outermost first: *trace* → *deadline* → *can execute* → *cache* →
+/// Puts the layers around `server`, outermost first: *trace* → *deadline* → *can execute* → *pin* → *cache* →
 /// *validate* → *breaker* → *retry* → *limit* → server. A layer that is off is not there at all, or costs one look.
 ///
 /// The program's own checks come first, and the cache before everything that costs something. A refused call is not
@@ -81,11 +85,15 @@ pub(crate) fn build(
         }
     };
     if is_checking(config) {
-        stack = Arc::new(ValidateLayer::new(stack, name.clone(), parts.tools.clone(), list));
+        stack = Arc::new(ValidateLayer::new(stack, name.clone(), parts.tools.clone(), list.clone()));
     }
     if let Some(store) = &parts.cache {
         let keeps = if config.cache.is_some() { CacheSelection::Reads } else { CacheSelection::Configured };
         stack = Arc::new(CacheLayer::new(stack, parts.tools.clone(), store.clone(), config.instances, keeps));
+    }
+    // Before the cache: a result that was kept is not given for a tool that has changed since.
+    if let Some(gate) = &parts.pins {
+        stack = Arc::new(PinLayer::new(stack, name.clone(), gate.clone(), list));
     }
     // Checked before every call, even one that the cache answers.
     stack = Arc::new(CanExecuteLayer::new(stack, name.clone(), options.checks.clone()));

@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde::Serialize;
 use serde_json::Value;
+use tsugi_pins::PinStore;
 use tsugi_protocol::answer::{Answer, Caller, Fault};
 use tsugi_protocol::json::RawJson;
 use tsugi_schema::header_param::HeaderParams;
@@ -84,6 +85,14 @@ pub trait Backend: Send + Sync {
     fn settings(&self, _server: &str) -> Option<Value> {
         None
     }
+
+    /// What servers are held to; `None` when nothing is pinned.
+    fn pins(&self) -> Option<&PinStore> {
+        None
+    }
+
+    /// The pins of a server changed: its lists are to be judged again.
+    fn pins_changed(&self, _server: &str) {}
 
     /// What happens on the board of the project-management server as far as this looker may see it, from now on:
     /// one object per change. `None` when there is no such server. Costs nothing until it is read.

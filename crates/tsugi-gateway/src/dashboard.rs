@@ -10,6 +10,7 @@ mod histogram;
 pub mod observe;
 mod overview;
 pub(crate) mod page;
+pub(crate) mod pins;
 pub(crate) mod record;
 pub mod recorder;
 pub(crate) mod row;
@@ -41,6 +42,8 @@ pub enum DashboardView {
     Audit,
     /// What stands on the board.
     Board,
+    /// What differs from its pin.
+    Pins,
     /// What happens from now on.
     Events,
 }
@@ -61,6 +64,7 @@ pub(crate) async fn show(
         DashboardView::Charts => overview::charts(&viewer, asked.parts.uri.query().unwrap_or_default()),
         DashboardView::Audit => audit_look::show(&viewer, asked.parts.uri.query().unwrap_or_default()).await,
         DashboardView::Board => board::show(&viewer, &name, asked.parts.uri.query().unwrap_or_default()).await,
+        DashboardView::Pins => pins::show(&viewer, asked),
         DashboardView::Events => events::open(&viewer, asked),
     }
 }

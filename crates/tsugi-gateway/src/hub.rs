@@ -28,6 +28,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tsugi_client::server::roots;
 use tsugi_client::{Manager, Server};
+use tsugi_pins::PinStore;
 use tsugi_protocol::answer::{Answer, Call, Caller, CompletedResult, Fault, Outcome, Reply};
 use tsugi_protocol::json::JsonObject;
 use tsugi_protocol::mcp::{Era, Method};
@@ -352,6 +353,16 @@ impl Backend for Hub {
 
     fn settings(&self, server: &str) -> Option<Value> {
         self.config().settings.get(server).cloned()
+    }
+
+    fn pins(&self) -> Option<&PinStore> {
+        self.0.manager.options().pins.as_deref()
+    }
+
+    fn pins_changed(&self, server: &str) {
+        if let Some(server) = self.0.manager.server(server) {
+            server.refresh();
+        }
     }
 
     fn metrics(&self) -> Arc<GatewayMetrics> {

@@ -65,6 +65,8 @@ pub enum Route {
     Dashboard(DashboardView),
     /// A change on the board.
     BoardOrder,
+    /// A changed definition that is accepted.
+    AcceptPin,
     /// The board for readers without JavaScript.
     PlainBoard,
     /// Signing in there.
@@ -79,7 +81,7 @@ impl Route {
 
     /// True for what belongs to the dashboard.
     pub fn is_dashboard(self) -> bool {
-        self.is_entrance() || matches!(self, Route::Dashboard(_) | Route::BoardOrder)
+        self.is_entrance() || matches!(self, Route::Dashboard(_) | Route::BoardOrder | Route::AcceptPin)
     }
 
     /// True for the probes of load balancers, which have no key.
@@ -194,6 +196,8 @@ pub static ROUTES: &[RouteEntry] = &[
     entry(Method::GET, "/api/audit", Route::Dashboard(DashboardView::Audit), ErrorStyle::Rest),
     entry(Method::GET, "/api/board/{}", Route::Dashboard(DashboardView::Board), ErrorStyle::Rest),
     entry(Method::POST, "/api/board/{}", Route::BoardOrder, ErrorStyle::Rest),
+    entry(Method::GET, "/api/pins", Route::Dashboard(DashboardView::Pins), ErrorStyle::Rest),
+    entry(Method::POST, "/api/pins", Route::AcceptPin, ErrorStyle::Rest),
     entry(Method::GET, "/board.html", Route::PlainBoard, ErrorStyle::Rest),
     entry(Method::POST, "/board.html", Route::PlainSignIn, ErrorStyle::Rest),
     entry(Method::GET, "/api/events", Route::Dashboard(DashboardView::Events), ErrorStyle::Rest),

@@ -6,6 +6,7 @@ pub(crate) mod gateway;
 mod interrupt;
 pub(crate) mod oauth;
 mod offer;
+mod pins;
 mod select;
 mod server;
 
@@ -14,9 +15,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::json;
-use tsugi_client::config::{LimitPolicy, own_profile};
+use tsugi_client::config::{LimitPolicy, PinStore, own_profile};
 use tsugi_client::seal::StateSealer;
 use tsugi_client::{Manager, ManagerOptions, Server, ServerConfig};
+use tsugi_pins::store::PinWriting;
 use tsugi_process::SecretMask;
 use tsugi_protocol::answer::Fault;
 use tsugi_protocol::json::JsonObject;
@@ -61,6 +63,9 @@ pub(crate) struct App {
     is_service: bool,
     /// The project servers among the built-in ones.
     pub(crate) boards: Arc<PmBoards>,
+    /// The pins of the configuration, once it is read; nothing for one that is not a file.
+    pub(crate) pins: OnceLock<Option<Arc<PinStore>>>,
+    pin_writing: PinWriting,
 }
 
 /// What a command line adds to how servers are started.
@@ -88,8 +93,18 @@ pub(crate) async fn run(cli: CommandLine) -> CommandExit {
     };
     let output = CommandOutput::of_process(cli.command.form(), &surroundings.environment);
     let is_service = cli.command.is_service();
+    let pin_writing = cli.command.pin_writing();
     let (manager, boards) = (OnceLock::new(), Arc::default());
-    let app = App { output, common: cli.common, context: surroundings, manager, is_service, boards };
+    let app = App {
+        output,
+        common: cli.common,
+        context: surroundings,
+        manager,
+        is_service,
+        boards,
+        pins: OnceLock::new(),
+        pin_writing,
+    };
     let mut interrupts = match InterruptSignals::listen() {
         Ok(interrupts) => interrupts,
         Err(error) => return cannot_start(&error),
@@ -123,6 +138,7 @@ impl App {
         if loaded.origin == ConfigOrigin::Nothing {
             self.use_builtins(&mut loaded.settings)?;
         }
+        self.open_pins(&loaded)?;
         Ok(loaded)
     }
 
@@ -222,6 +238,7 @@ impl App {
             sealer: sealer(settings.gateway.state_key.as_ref()),
             handshake_timeout: start.handshake_timeout.unwrap_or(ManagerOptions::default().handshake_timeout),
             debug: settings.options.debug,
+            pins: self.pins.get().cloned().flatten(),
             ..ManagerOptions::default()
         }
     }

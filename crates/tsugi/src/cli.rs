@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgAction, Parser, Subcommand};
+use tsugi_pins::store::PinWriting;
 
 use crate::command;
 use crate::logging::LogFormat;
@@ -147,6 +148,10 @@ pub(crate) enum CliCommand {
     Servers(command::servers::ServersArgs),
     /// Check the configuration, and with --connect the servers
     Check(command::check::CheckArgs),
+    /// Pin what the servers offer now, or accept one change
+    Lock(command::lock::LockArgs),
+    /// Show what differs from the pins, word by word
+    Diff(command::diff::DiffArgs),
     /// Describe the configuration, such as its JSON Schema
     Config(command::config::ConfigArgs),
     /// Try every server, name the cause of each failure and suggest a fix
@@ -183,6 +188,8 @@ impl CliCommand {
             CliCommand::Servers(args) => args.json,
             CliCommand::Check(args) => args.json,
             CliCommand::Doctor(args) => args.json,
+            CliCommand::Lock(args) => args.json,
+            CliCommand::Diff(args) => args.json,
             CliCommand::Status(args) => args.json,
             CliCommand::Logs(args) => args.json,
             CliCommand::Restart(args) => args.json,
@@ -201,6 +208,14 @@ impl CliCommand {
             CliCommand::Stdio(_) | CliCommand::Config(_) | CliCommand::Completions(_) | CliCommand::Man(_) => false,
         };
         if is_json { OutputFormat::Json } else { OutputFormat::Text }
+    }
+
+    /// Whether it pins what it sees first. `lock` and `diff` show that instead.
+    pub(crate) fn pin_writing(&self) -> PinWriting {
+        match self {
+            CliCommand::Lock(_) | CliCommand::Diff(_) => PinWriting::OnOrder,
+            _ => PinWriting::FirstSight,
+        }
     }
 
     /// Whether it runs until it is stopped. A service handles signals itself and uses all cores.

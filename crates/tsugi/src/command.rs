@@ -7,11 +7,13 @@ pub(crate) mod call;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
+pub(crate) mod lock;
 pub(crate) mod logs;
 pub(crate) mod pm;
 pub(crate) mod prompt;
@@ -54,6 +56,8 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Servers(args) => servers::run(app, &args).await,
         CliCommand::Check(args) => check::run(app, &args).await,
         CliCommand::Config(args) => config::run(app, &args),
+        CliCommand::Lock(args) => lock::run(app, &args).await,
+        CliCommand::Diff(args) => diff::run(app, &args).await,
         CliCommand::Doctor(args) => doctor::run(app, &args).await,
         CliCommand::Import(args) => import::run(app, &args),
         CliCommand::Export(args) => export::run(app, &args),

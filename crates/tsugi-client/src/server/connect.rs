@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tsugi_process::SupervisedJob;
+use tsugi_process::{JobCommand, SupervisedJob};
 use tsugi_protocol::answer::{Answer, Call, CallFailure, CallStage, Fault, FaultCode, Outcome, ProcessEnd};
 use tsugi_protocol::codec::framing::FramingKind;
 use tsugi_protocol::era::session;
@@ -15,6 +15,7 @@ use tsugi_transport::{Link, TransportError, sse, stdio, ws};
 
 use super::{Instance, ProcessRecord};
 use crate::backoff::{Backoff, BackoffVerdict, RetryPlan};
+use crate::catalog::pinning;
 use crate::config::{ConnectTarget, EraChoice};
 use crate::connection::ServerConnection;
 use crate::connection::context::ConnectionContext;
@@ -112,6 +113,7 @@ async fn attempt(
     let opening = ConnectAttempt { instance, terms, give_up };
     match &instance.config.target {
         ConnectTarget::Stdio(command) => {
+            may_start(instance, command).await?;
             // A process that is being started is waited for, so that it can be ended.
             let link = stdio::connect((**command).clone(), instance.config.job.0.clone(), terms.framing).await;
             opening.over_stream(link).await
@@ -126,6 +128,26 @@ async fn attempt(
         ConnectTarget::InProcess(server) => opening.unless_given_up(in_process(instance, server.clone())).await,
         ConnectTarget::Link(source) => opening.over_stream(Ok(source.connect())).await,
     }
+}
+
+/// Whether the pins let this program be started. Where nothing is refused it is looked at beside the work.
+async fn may_start(instance: &Arc<Instance>, command: &JobCommand) -> Result<(), Fault> {
+    let Some((store, policy)) = instance.pins() else { return Ok(()) };
+    let may_refuse = policy.may_refuse();
+    if !may_refuse && !store.looks_at_commands() {
+        return Ok(());
+    }
+    let (judging, command) = (instance.clone(), command.clone());
+    let looking = tokio::task::spawn_blocking(move || {
+        let (config, pins) = (&judging.config, judging.pins());
+        pins.is_none_or(|pins| pinning::may_start(&command, &config.job.0.redact, &config.name, pins))
+    });
+    if !may_refuse || looking.await.unwrap_or(false) {
+        return Ok(());
+    }
+    let message = "the program of this server is not the pinned one: it is not started";
+    let fault = instance.context.fault(FaultCode::ToolChanged, message).at(CallStage::Spawn);
+    Err(fault.with_hint("`tsugi diff` shows what differs, `tsugi lock accept SERVER/command` pins it"))
 }
 
 /// One way of opening.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use tsugi_pins::store::OfferSource;
 use tsugi_protocol::answer::Outcome;
 use tsugi_protocol::mcp::{Era, Method};
 
 use super::status::ServerEvent;
 use super::{Instance, InstanceRole};
-use crate::catalog::{Catalog, ListSelection, ListWire, fetch};
+use crate::catalog::{Catalog, ListSelection, ListWire, fetch, pinning};
 use crate::connection::ServerConnection;
 use crate::stack;
 
@@ -28,6 +29,9 @@ pub(super) async fn refresh(
         _ => ListWire::Other,
     };
     let catalog = fetch(&source, &instance.options.profile, old.as_deref(), identity, lists, wire).await;
+    let fetched = lists.without(catalog.failed(lists));
+    // Before anything else sees it: what is not pinned is neither listed, compiled, written down nor announced.
+    let catalog = hold_to_pins(instance, catalog, fetched).await;
     if let ServerConnection::Http(exchange) = connection {
         exchange.set_header_params(catalog.header_params());
     }
@@ -38,7 +42,7 @@ pub(super) async fn refresh(
     }
     let mut changes = changes_between(old.as_deref(), &catalog, lists.without(failed));
     let shown = old.clone().or_else(|| instance.remembered.load_full());
-    if let Some(shown) = shown.filter(|_| is_quiet) {
+    if let Some(shown) = shown.filter(|_| is_quiet || instance.layers.pins.is_some()) {
         changes.retain(|what| !reads_the_same(&shown, &catalog, what));
     }
     let catalog = Arc::new(catalog);
@@ -51,6 +55,33 @@ pub(super) async fn refresh(
         instance.status.announce(what);
     }
     failed
+}
+
+/// Changes a catalog to what the pins let through. Off the runtime, since the lock file is read and written.
+async fn hold_to_pins(instance: &Arc<Instance>, mut catalog: Catalog, lists: ListSelection) -> Catalog {
+    if instance.pins().is_none() {
+        return catalog;
+    }
+    let source = match instance.role {
+        InstanceRole::Primary(_) => OfferSource::Live,
+        InstanceRole::Replica | InstanceRole::CallerSession(_) => OfferSource::Replica,
+    };
+    let (judging, unjudged) =
+        (instance.clone(), Catalog { generation: catalog.generation, ..Catalog::empty(catalog.identity.clone()) });
+    let judged = tokio::task::spawn_blocking(move || {
+        let instance = judging;
+        let Some(pins) = instance.pins() else { return catalog };
+        let verdicts = pinning::apply(&mut catalog, lists, &instance.config.name, pins, source);
+        if let Some(gate) = &instance.layers.pins {
+            match source {
+                OfferSource::Live => gate.fill(&catalog, lists, &verdicts),
+                _ => gate.fill_replica(&instance.life, &verdicts),
+            }
+        }
+        catalog
+    });
+    // A catalog that could not be judged is shown to no caller.
+    judged.await.unwrap_or(unjudged)
 }
 
 /// Writes down what the server offers, beside the work.

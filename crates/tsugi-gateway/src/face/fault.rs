@@ -123,6 +123,7 @@ pub(crate) fn failure_status(failure: &CallFailure) -> StatusCode {
         FaultCode::PermissionDenied if fault.blame == Blame::Caller && fault.stage == CallStage::Validate => {
             StatusCode::FORBIDDEN
         }
+        FaultCode::ToolChanged => StatusCode::FORBIDDEN,
         code => fixed_status(code.rpc_code()),
     }
 }
@@ -240,6 +241,7 @@ fn rest_code(code: FaultCode) -> (StatusCode, &'static str) {
         ConnectionLost => (StatusCode::BAD_GATEWAY, "CONNECTION_LOST"),
         Timeout => (StatusCode::GATEWAY_TIMEOUT, "TIMEOUT_ERROR"),
         PermissionDenied => (StatusCode::FORBIDDEN, "PERMISSION_DENIED"),
+        ToolChanged => (StatusCode::FORBIDDEN, "TOOL_CHANGED"),
         RateLimitExceeded => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED"),
         Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED"),
         Draining => (StatusCode::SERVICE_UNAVAILABLE, "DRAINING"),
@@ -304,6 +306,7 @@ mod tests {
             (ConnectionLost, 502, "CONNECTION_LOST"),
             (Timeout, 504, "TIMEOUT_ERROR"),
             (PermissionDenied, 403, "PERMISSION_DENIED"),
+            (ToolChanged, 403, "TOOL_CHANGED"),
             (RateLimitExceeded, 429, "RATE_LIMIT_EXCEEDED"),
             (Overloaded, 503, "OVERLOADED"),
             (AuditUnavailable, 503, "AUDIT_UNAVAILABLE"),

@@ -93,6 +93,10 @@ impl Gateway {
                 let name = segments.first().unwrap_or_default();
                 dashboard::board::order(&asked, name, &asked.json_body(body).await?).await?
             }
+            Route::AcceptPin => {
+                admin::expect_admin(&asked)?;
+                dashboard::pins::accept(&asked, &asked.json_body(body).await?)?
+            }
             Route::PlainBoard => dashboard::board::html_board::show(&asked).await?,
             Route::PlainSignIn => dashboard::board::html_board::sign_in(&asked, &asked.form_body(body).await?)?,
             Route::Dashboard(view) => dashboard::show(&asked, view, segments.first().unwrap_or_default()).await?,

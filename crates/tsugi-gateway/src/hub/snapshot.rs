@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::ConnectionState;
+use tsugi_pins::PinKind;
 use tsugi_protocol::answer::{Call, CompletedResult, Fault};
 use tsugi_protocol::era::{session, to_legacy};
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
@@ -24,7 +25,7 @@ use crate::guard::caller_access::CallerAccess;
 use crate::telemetry::GatewayMetrics;
 use crate::telemetry::metrics::ToolMeter;
 pub(super) use tools::describe_as;
-use tools::{NameClash, tools};
+use tools::{NameClash, reserved, tools};
 
 /// A server's thing under its public name.
 #[derive(Clone)]
@@ -142,16 +143,17 @@ impl HubSnapshot {
         let known: Vec<(&Server, Arc<Catalog>)> =
             servers.iter().filter_map(|server| Some((server, server.catalog()?))).collect();
         // Tools first: the maps below are made from them.
-        let (tools, clashes) = tools(&known, config, metrics);
+        let unknown: Vec<&Server> = servers.iter().filter(|server| !has_told(&known, server)).collect();
+        let (tools, clashes) = tools(&known, &unknown, config, metrics);
         let mut view = Self {
             own_tools: by_server(&tools, |entry| &entry.own),
             local_tools: by_server(&tools, PublicEntry::local),
             clashes,
             tools,
-            prompts: prompts(&known, config),
-            resources: resources(&known),
+            prompts: prompts(&known, &unknown, config),
+            resources: resources(&known, &unknown),
             shared_uris: shared_uris(&known),
-            templates: templates(&known),
+            templates: templates(&known, &unknown),
             servers: servers.to_vec(),
             other_meters: servers
                 .iter()
@@ -285,7 +287,7 @@ fn has_given_up(server: &Server) -> bool {
 
 type KnownCatalogs<'a> = [(&'a Server, Arc<Catalog>)];
 
-fn prompts(known: &KnownCatalogs<'_>, config: &HubConfig) -> PublicNames {
+fn prompts(known: &KnownCatalogs<'_>, unknown: &[&Server], config: &HubConfig) -> PublicNames {
     let of = |(server, catalog): &(&Server, Arc<Catalog>)| {
         let prompts = catalog.prompts.items.iter();
         prompts.map(|prompt| ((*server).clone(), prompt.clone())).collect::<Vec<_>>()
@@ -293,7 +295,7 @@ fn prompts(known: &KnownCatalogs<'_>, config: &HubConfig) -> PublicNames {
     let all: Vec<_> = known.iter().flat_map(of).collect();
     let target = |server: &Server, name: &str| ToolTarget::new(server.name(), name);
     let named = all.iter().map(|(server, prompt)| (target(server, prompt.name()), config.naming_of(server.name())));
-    let map = NameMap::build_each(named, MAX_NAME);
+    let map = NameMap::build_each(named.chain(reserved(unknown, PinKind::Prompt, config)), MAX_NAME);
     let mut names = PublicNames::default();
     for (server, prompt) in &all {
         let Some(name) = map.name(&target(server, prompt.name())) else { continue };
@@ -311,19 +313,28 @@ fn prompts(known: &KnownCatalogs<'_>, config: &HubConfig) -> PublicNames {
     names
 }
 
-fn resources(known: &KnownCatalogs<'_>) -> PublicNames {
+fn resources(known: &KnownCatalogs<'_>, unknown: &[&Server]) -> PublicNames {
     // An address that fits a template of an earlier server is that server's. Templates of later servers do not count:
     // they could rename the resources of the earlier ones.
     let templates: Vec<Vec<UriTemplate>> = known
         .iter()
         .map(|(_, catalog)| catalog.templates.items.iter().map(|item| UriTemplate::lenient(item.uri())).collect())
         .collect();
-    let is_free = |index: usize, uri: &str| !templates[..index].iter().flatten().any(|template| template.matches(uri));
+    // A server that does not tell what it has keeps what is pinned for it.
+    let taken = pinned_addresses(unknown, PinKind::Resource);
+    let is_free = |index: usize, uri: &str| {
+        !taken.contains(uri) && !templates[..index].iter().flatten().any(|template| template.matches(uri))
+    };
     addresses(known, |catalog| &catalog.resources.items, is_free)
 }
 
-fn templates(known: &KnownCatalogs<'_>) -> PublicNames {
-    addresses(known, |catalog| &catalog.templates.items, |_, _| true)
+fn templates(known: &KnownCatalogs<'_>, unknown: &[&Server]) -> PublicNames {
+    let taken = pinned_addresses(unknown, PinKind::Template);
+    addresses(known, |catalog| &catalog.templates.items, |_, uri| !taken.contains(uri))
+}
+
+fn pinned_addresses(unknown: &[&Server], kind: PinKind) -> HashSet<String> {
+    unknown.iter().flat_map(|server| server.pinned_names(kind)).collect()
 }
 
 fn shared_uris(known: &KnownCatalogs<'_>) -> HashMap<String, Server> {

@@ -13,6 +13,7 @@ mod keys;
 mod legacy;
 mod modern;
 mod oauth;
+mod pins;
 mod restricted;
 mod streams;
 mod takeover;

@@ -51,6 +51,8 @@ pub enum FaultCode {
     MaxRetriesExceeded,
     /// The caller may not do this.
     PermissionDenied,
+    /// The server changed the tool since it was pinned.
+    ToolChanged,
     /// The caller made too many calls.
     RateLimitExceeded,
     /// Too many calls at once.
@@ -75,7 +77,7 @@ pub enum FaultCode {
 
 impl FaultCode {
     /// Every code, in the order of the definition.
-    pub const ALL: [FaultCode; 28] = {
+    pub const ALL: [FaultCode; 29] = {
         use FaultCode::*;
         [
             ConfigInvalid,
@@ -96,6 +98,7 @@ impl FaultCode {
             Timeout,
             MaxRetriesExceeded,
             PermissionDenied,
+            ToolChanged,
             RateLimitExceeded,
             Overloaded,
             TooLarge,
@@ -130,6 +133,7 @@ impl FaultCode {
             Timeout => "TIMEOUT",
             MaxRetriesExceeded => "MAX_RETRIES_EXCEEDED",
             PermissionDenied => "PERMISSION_DENIED",
+            ToolChanged => "TOOL_CHANGED",
             RateLimitExceeded => "RATE_LIMIT_EXCEEDED",
             Overloaded => "OVERLOADED",
             TooLarge => "TOO_LARGE",
@@ -159,6 +163,7 @@ impl FaultCode {
             Timeout => code::own::UPSTREAM_TIMEOUT,
             InvalidResponse => code::own::UPSTREAM_PROTOCOL,
             PermissionDenied => code::own::PERMISSION_DENIED,
+            ToolChanged => code::own::TOOL_CHANGED,
             RateLimitExceeded => code::own::RATE_LIMITED,
             Overloaded => code::own::OVERLOADED,
             TooLarge => code::own::TOO_LARGE,
@@ -377,6 +382,7 @@ fn usual(code: FaultCode) -> (CallStage, Blame, bool, SentState) {
             (CallStage::Validate, Blame::Caller, false, NotSent)
         }
         PermissionDenied => (CallStage::Validate, Blame::Caller, false, NotSent),
+        ToolChanged => (CallStage::Validate, Blame::Upstream, false, NotSent),
         RateLimitExceeded => (CallStage::Validate, Blame::Caller, true, NotSent),
         ServerNotRunning => (CallStage::Connect, Blame::Upstream, true, NotSent),
         ConnectionFailed => (CallStage::Connect, Blame::Upstream, true, NotSent),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tsugi_client::backoff::BackoffPolicy;
-use tsugi_client::config::{JobSettings, LimitPolicy};
+use tsugi_client::config::{JobSettings, LimitPolicy, PinPolicy};
 use tsugi_client::{ConnectTarget, EraChoice, ServerConfig, StartPolicy};
 use tsugi_outbound::OutboundGuard;
 use tsugi_process::{EgressAccess, JobCommand, JobOptions, SecretMask, StopGrace};
@@ -43,6 +43,7 @@ pub(super) fn config(server: &ServerSettings, redact: SecretMask, boards: &PmBoa
         legacy_version: version(server).filter(|version| version.era() == Era::Legacy),
         job: JobSettings(JobOptions { redact, grace, egress: egress(server), ..JobOptions::default() }),
         validate: server.validate,
+        pin: pin(server),
         retry: Some(server.retry.clone()),
         cache: policy::cache(&server.cache),
         breaker: server.breaker,
@@ -53,6 +54,12 @@ pub(super) fn config(server: &ServerSettings, redact: SecretMask, boards: &PmBoa
         handshake_timeout: server.package_runner().filter(|_| server.offline_runner().is_none()).map(|_| DOWNLOAD),
         ..ServerConfig::new(&server.name, target(&server.name, &server.target, boards)?)
     })
+}
+
+/// Built-in servers are part of this program and change with it, so they are not pinned.
+fn pin(server: &ServerSettings) -> PinPolicy {
+    let is_builtin = matches!(server.target, settings::ServerTarget::Builtin(_));
+    if is_builtin { PinPolicy::OFF } else { server.pin }
 }
 
 /// A revision that is asked for decides the era where nothing else does.
@@ -154,6 +161,7 @@ mod tests {
         assert_eq!(file.retry, library.retry);
         assert_eq!(file.breaker, library.breaker);
         assert_eq!(file.validate, library.validate);
+        assert_eq!(file.pin, library.pin);
         assert_eq!((file.restart, file.start, file.era), (library.restart, library.start, library.era));
         assert_eq!((file.instances, file.max_connections), (library.instances, library.max_connections));
         let cached = configured("cache: on").cache;

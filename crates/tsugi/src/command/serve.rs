@@ -2,6 +2,7 @@
 
 pub(super) mod clients;
 mod key_watcher;
+mod pin_watcher;
 pub(super) mod plan;
 mod reload;
 pub(super) mod signals;
@@ -41,6 +42,7 @@ use crate::report;
 use crate::report::exit::CommandExit;
 use clients::ClientSetup;
 use key_watcher::KeyWatcher;
+use pin_watcher::PinWatcher;
 use plan::GatewayPlan;
 use reload::PendingReload;
 use signals::{ServiceSignals, SignalAction};
@@ -128,6 +130,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
     running.print_address()?;
     // Only now: a program must not run if the address turns out to be taken.
     running.manager.let_start();
+    let mut pins = PinWatcher::new(app);
     let mut is_tidied = false;
     loop {
         tokio::select! {
@@ -137,6 +140,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
             },
             change = source.next() => running.take(change),
             () = running.doorkeeper.changed() => running.replace_keys(),
+            () = pins.changed() => pins.reload(&running.manager),
             Some((server, arrived)) = running.arrivals.next() => {
                 running.handle_arrival(server, arrived);
                 // Once the start is over, its code is not needed again soon.

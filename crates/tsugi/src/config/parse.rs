@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use tsugi_audit::writer::{FailurePolicy, SyncMode};
-use tsugi_client::config::{AutoSwitch, EraChoice, InstancePolicy, RestartPolicy, StartPolicy, ValidationMode};
 use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_outbound::{AllowList, EgressList};
+use tsugi_client::config::{
+    AutoSwitch, EraChoice, InstancePolicy, LintMode, PinMode, RestartPolicy, StartPolicy, ValidationMode,
+};
 use tsugi_process::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy};
 use tsugi_protocol::answer::FaultCode;
 use tsugi_schema::tool_name::ToolNaming;
@@ -370,6 +372,8 @@ words! {
     ToolNaming: "prefix" => Prefix, "prefix-on-conflict" => PrefixOnConflict, "bare" => Bare;
     EraChoice: "auto" => Auto, "modern" => Modern, "legacy" => Legacy;
     ValidationMode: "off" => Off, "warn" => Warn, "enforce" => Enforce;
+    PinMode: "off" => Off, "warn" => Warn, "enforce" => Enforce, "tofu" => Tofu;
+    LintMode: "off" => Off, "warn" => Warn, "quarantine" => Quarantine;
     CacheAccess: "none" => None, "read" => Read, "write" => Write;
     Isolation: "auto" => Auto, "standard" => Standard, "strict" => Strict;
     ArgumentMode: "none" => None, "digest" => Digest, "fields" => Fields;

@@ -7,6 +7,7 @@ mod audit_log;
 mod downstream;
 mod oauth;
 mod network;
+mod pinning;
 mod policy;
 mod top;
 mod upstream;
@@ -29,6 +30,7 @@ pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, pr
 pub(crate) use oauth::{AdminNeedSettings, IssuerSettings, OAuthSettings};
 pub(in crate::config) use oauth::{admin_needs, issuer, issuer_claims, scopes};
 pub(in crate::config) use network::{egress, outbound};
+pub(in crate::config) use pinning::pin;
 pub(crate) use policy::CacheSettings;
 pub(in crate::config) use policy::{breaker, cache, pool, retry, sandbox, validate};
 pub(in crate::config) use top::options;

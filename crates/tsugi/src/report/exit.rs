@@ -99,7 +99,9 @@ impl CommandExit {
             }
             ServerNotRunning | ServerCrashed | ConnectionFailed | ConnectionLost => CommandExit::Unreachable,
             Timeout => CommandExit::Timeout,
-            PermissionDenied | RateLimitExceeded | Overloaded | Draining | AuditUnavailable => CommandExit::Refused,
+            PermissionDenied | ToolChanged | RateLimitExceeded | Overloaded | Draining | AuditUnavailable => {
+                CommandExit::Refused
+            }
             InputRequired => CommandExit::InputRequired,
             Cancelled => CommandExit::Interrupted,
             // The last try says why, the retries only how often.

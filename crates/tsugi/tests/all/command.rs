@@ -10,6 +10,7 @@ mod init;
 mod interrupt;
 mod json;
 mod list;
+mod lock;
 mod newcomer;
 mod question;
 mod server;

@@ -7,7 +7,7 @@ import { go } from "./route";
 export const searchOpen = signal(false);
 export const helpOpen = signal(false);
 
-const PLACES: Record<string, string> = { o: "#/", t: "#/try", c: "#/calls", h: "#/charts", a: "#/audit", b: "#/board" };
+const PLACES: Record<string, string> = { o: "#/", t: "#/try", c: "#/calls", h: "#/charts", a: "#/audit", b: "#/board", p: "#/pins" };
 /** The address of a form that somebody asked for by keyboard and will want to write into at once. */
 let wantedForm: string | null = null;
 

@@ -1,8 +1,9 @@
 /** The page's words in English. */
 
 export const en = {
-  "nav": "Main", "nav.overview": "Overview", "nav.try": "Try it", "nav.calls": "Calls", "nav.charts": "Charts", "nav.board": "Board", "nav.audit": "Audit",
+  "nav": "Main", "nav.overview": "Overview", "nav.try": "Try it", "nav.calls": "Calls", "nav.charts": "Charts", "nav.board": "Board", "nav.pins": "Pins", "nav.audit": "Audit",
   "audit.lines": "{n} lines", "audit.signed": "signed to {n} at {when}", "audit.again": "Read again", "audit.unavailable": "The log cannot be written. Calls are refused, unless the configuration says to go on.", "audit.lost": "{n} lines could not be written since the start.", "audit.filter": "Filter lines", "audit.kind": "Kind", "audit.identity": "Identity", "audit.what": "What", "audit.seq": "No.", "audit.none": "No line fits.", "audit.verify": "Newest first. Whether the log is whole is what this says:",
+  "pins": "Pins", "pins.none": "Nothing is pinned: the configuration is not a file, or pin is off.", "pins.clean": "Everything is as it stands in {file}.", "pins.note": "{n} differ from {file}. Accept only what you have read: models follow these texts.", "pins.count": "{n} differ from their pins", "pins.accept": "Accept", "pins.old": "Pinned", "pins.new": "Offered now", "pins.claimed": "This address is pinned for the server {server}.", "pins.finding": "Suspicious: {what}, at {place}:", "pins.change.added": "added", "pins.change.changed": "changed", "pins.change.removed": "removed", "pins.effect.passed": "callers see it", "pins.effect.refused": "calls are refused", "pins.effect.hidden": "not listed",
   "skip": "Skip to the content", "search": "Search", "search.what": "A server, a tool, a place", "search.hits": "Found", "search.none": "No matches.", "search.place": "Place",
   "kind.tool": "Tool", "kind.prompt": "Prompt", "kind.resource": "Resource",
   "help": "Keys", "help.search": "Search", "help.help": "This help", "help.walk": "Next and previous row", "help.new": "New server, new task", "help.send": "Send what is being tried", "help.close": "Close what is open",

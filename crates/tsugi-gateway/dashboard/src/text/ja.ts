@@ -3,8 +3,9 @@
 import type { en } from "./en";
 
 export const ja: Record<keyof typeof en, string> = {
-  "nav": "メイン", "nav.overview": "概要", "nav.try": "試す", "nav.calls": "呼び出し", "nav.charts": "グラフ", "nav.board": "ボード", "nav.audit": "監査",
+  "nav": "メイン", "nav.overview": "概要", "nav.try": "試す", "nav.calls": "呼び出し", "nav.charts": "グラフ", "nav.board": "ボード", "nav.pins": "ピン", "nav.audit": "監査",
   "audit.lines": "{n} 行", "audit.signed": "{n} まで署名済み（{when}）", "audit.again": "再読み込み", "audit.unavailable": "ログに書き込めません。設定で続行が許可されていない限り、呼び出しは拒否されます。", "audit.lost": "起動してから {n} 行を書き込めませんでした。", "audit.filter": "行を絞り込む", "audit.kind": "種類", "audit.identity": "識別", "audit.what": "対象", "audit.seq": "番号", "audit.none": "該当する行はありません。", "audit.verify": "新しい順です。ログが完全かどうかは次のコマンドで分かります:",
+  "pins": "ピン", "pins.none": "何も固定されていません。設定がファイルでないか、pin が off です。", "pins.clean": "すべて {file} のとおりです。", "pins.note": "{n} 件が {file} と異なります。読んだものだけを承認してください。モデルはこの文章に従います。", "pins.count": "{n} 件がピンと異なります", "pins.accept": "承認", "pins.old": "固定時", "pins.new": "現在", "pins.claimed": "このアドレスはサーバー {server} に固定されています。", "pins.finding": "不審な点: {what} ({place}):", "pins.change.added": "追加", "pins.change.changed": "変更", "pins.change.removed": "削除", "pins.effect.passed": "そのまま公開", "pins.effect.refused": "呼び出しを拒否", "pins.effect.hidden": "非公開",
   "skip": "本文へ移動", "search": "検索", "search.what": "サーバー、ツール、画面を探す", "search.hits": "検索結果", "search.none": "該当するものがありません。", "search.place": "画面",
   "kind.tool": "ツール", "kind.prompt": "プロンプト", "kind.resource": "リソース",
   "help": "キー操作", "help.search": "検索", "help.help": "このヘルプ", "help.walk": "次の行・前の行", "help.new": "サーバー・タスクの追加", "help.send": "試している内容を送信", "help.close": "開いているものを閉じる",

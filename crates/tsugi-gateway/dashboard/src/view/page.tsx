@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { isAdmin, session, signOut } from "../lib/api";
 import { type Key, lang, setLang, t } from "../lib/i18n";
 import { followNeeds, waiting } from "../lib/needs";
+import { loadPins, pins } from "../lib/pins";
 import { route, to } from "../lib/route";
 import { attention, forget, link, loadOverview, overview, servers, toastError } from "../lib/store";
 import { closeStream, followVisibility, openStream } from "../lib/stream";
@@ -18,6 +19,7 @@ import { Calls } from "./calls";
 import { Charts } from "./charts";
 import { Help } from "./help";
 import { Overview } from "./overview";
+import { Pins } from "./pins";
 import { Search } from "./search";
 import { Server } from "./server";
 import { SignIn } from "./sign-in";
@@ -38,6 +40,8 @@ function Shell() {
   useEffect(() => {
     // The first look came with the session; somebody who signed in later has none yet.
     if (servers.value === null) void loadOverview();
+    // For the mark beside the place; the view says what went wrong.
+    if (isAdmin()) loadPins().catch(() => undefined);
     openStream();
     const stops = [listenForKeys(), followVisibility(), followNeeds(), closeStream, forget];
     return () => stops.forEach((stop) => stop());
@@ -74,6 +78,7 @@ function View() {
     case "calls": return <Calls selected={second} />;
     case "charts": return <Charts />;
     case "audit": return <Audit />;
+    case "pins": return <Pins />;
     case "board": return <Board selected={second} />;
     default: return <Overview />;
   }
@@ -90,12 +95,13 @@ const PLACES: { id: string; name: Key; icon: IconName; keys: string }[] = [
   { id: "calls", name: "nav.calls", icon: "calls", keys: "g c" },
   { id: "charts", name: "nav.charts", icon: "charts", keys: "g h" },
   { id: "audit", name: "nav.audit", icon: "audit", keys: "g a" },
+  { id: "pins", name: "nav.pins", icon: "pin", keys: "g p" },
   { id: "board", name: "nav.board", icon: "board", keys: "g b" },
 ];
 
 function Rail() {
   const here = route.value.parts[0] ?? "";
-  const places = PLACES.filter((place) => (place.id !== "board" || session.value?.pm) && (place.id !== "audit" || session.value?.audit));
+  const places = PLACES.filter((place) => (place.id !== "board" || session.value?.pm) && (place.id !== "audit" || session.value?.audit) && (place.id !== "pins" || isAdmin()));
   return (
     <header class="rail">
       <a class="brand" href="#/"><Mark /><span class="brand-name">tsugi</span><span class="brand-version">{session.value?.version}</span></a>
@@ -105,6 +111,7 @@ function Rail() {
           <a key={place.id} href={to(...(place.id === "" ? [] : [place.id]))} aria-current={here === place.id || (place.id === "" && here === "servers") ? "page" : undefined}>
             <Icon name={place.icon} /><span>{t(place.name)}</span>
             {place.id === "" && attention.value.length > 0 && <span class="badge" aria-label={t("overview.attention.count", { n: attention.value.length })}>{attention.value.length}</span>}
+            {place.id === "pins" && (pins.value?.differences.length ?? 0) > 0 && <span class="badge" aria-label={t("pins.count", { n: pins.value!.differences.length })}>{pins.value!.differences.length}</span>}
             {place.id === "board" && waiting.value > 0 && <span class="badge quiet" aria-label={t("board.needs.count", { n: waiting.value })}>{waiting.value}</span>}
             <kbd aria-hidden="true">{place.keys}</kbd>
           </a>

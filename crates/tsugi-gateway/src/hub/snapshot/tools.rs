@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
+use tsugi_pins::PinKind;
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use tsugi_protocol::mcp::tool::ToolDescription;
 use tsugi_schema::header_param::HeaderParams;
-use tsugi_schema::tool_name::{MAX_NAME, NameMap, ToolTarget};
+use tsugi_schema::tool_name::{MAX_NAME, NameMap, ToolNaming, ToolTarget};
 
 use super::{KnownCatalogs, PublicEntry, PublicNames};
 use crate::hub::HubConfig;
@@ -34,6 +35,7 @@ struct OfferedTool<'a> {
 /// The tools of all servers, and what is the matter with their names.
 pub(super) fn tools(
     known: &KnownCatalogs<'_>,
+    unknown: &[&Server],
     config: &HubConfig,
     metrics: &GatewayMetrics,
 ) -> (PublicNames, Vec<NameClash>) {
@@ -44,16 +46,26 @@ pub(super) fn tools(
         all.extend(offered(server, catalog, shape, &mut clashes));
     }
     let target = |offered: &OfferedTool<'_>| ToolTarget::new(offered.server.name(), &offered.local);
-    let map = NameMap::build_each(
-        all.iter().map(|offered| (target(offered), config.naming_of(offered.server.name()))),
-        MAX_NAME,
-    );
+    let offered = all.iter().map(|offered| (target(offered), config.naming_of(offered.server.name())));
+    let map = NameMap::build_each(offered.chain(reserved(unknown, PinKind::Tool, config)), MAX_NAME);
     let mut names = PublicNames::default();
     for offered in &all {
         let Some(name) = map.name(&target(offered)) else { continue };
         names.push(name.to_owned(), entry(offered, name, metrics));
     }
     (names, clashes)
+}
+
+/// The pinned names of servers that do not tell what they have: no other server takes them meanwhile.
+pub(super) fn reserved<'a>(
+    unknown: &'a [&Server],
+    kind: PinKind,
+    config: &'a HubConfig,
+) -> impl Iterator<Item = (ToolTarget, ToolNaming)> + 'a {
+    unknown.iter().flat_map(move |server| {
+        let (name, naming) = (server.name().to_owned(), config.naming_of(server.name()));
+        server.pinned_names(kind).into_iter().map(move |own| (ToolTarget::new(&name, own), naming))
+    })
 }
 
 /// The tools of one server that are shown, each once and under a unique name.

@@ -17,6 +17,7 @@ use tsugi_gateway::dashboard::observe::ServerObserver;
 use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::telemetry::GatewayMetrics;
 use tsugi_outbound::{DialError, OutboundGuard, OutboundRules};
+use tsugi_pins::PinStore;
 use tsugi_process::SecretMask;
 use tsugi_protocol::answer::{Caller, Fault, FaultCode, FaultReason};
 
@@ -84,6 +85,14 @@ impl Backend for ConfiguredBackend {
 
     fn observe(&self) -> Option<&dyn ServerObserver> {
         self.hub.observe()
+    }
+
+    fn pins(&self) -> Option<&PinStore> {
+        self.hub.pins()
+    }
+
+    fn pins_changed(&self, server: &str) {
+        self.hub.pins_changed(server);
     }
 
     fn settings(&self, server: &str) -> Option<Value> {

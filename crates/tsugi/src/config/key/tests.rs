@@ -205,13 +205,14 @@ fn a_configuration_with_every_default_written_down_means_the_same_as_an_empty_on
         let keys = table.keys.iter().filter(|key| !key.default.is_empty() && !without.contains(&key.name));
         keys.map(|key| format!("{}: {}", key.name, key.default)).collect::<Vec<_>>().join(", ")
     };
-    use crate::config::settings::{breaker, gateway, limits, options, sandbox, validate};
+    use crate::config::settings::{breaker, gateway, limits, options, pin, sandbox, validate};
     let full = format!(
-        "options: {{{}, retryPolicy: {{{}}}, validate: {{{}}}}}\ngateway: {{{}, limits: {{{}}}}}\n\
+        "options: {{{}, retryPolicy: {{{}}}, validate: {{{}}}, pin: {{{}}}}}\ngateway: {{{}, limits: {{{}}}}}\n\
          servers: [{{name: a, command: c, {}, breaker: {{{}}}, sandbox: {{{}}}}}]\n",
         written(&options::TABLE, &[]),
         written(&retry::TABLE, &[]),
         written(&validate::TABLE, &[]),
+        written(&pin::TABLE, &[]),
         written(&gateway::TABLE, &[]),
         written(&limits::TABLE, &[]),
         written(&server::TABLE, &["breaker", "sandbox"]),

@@ -1,8 +1,8 @@
 //! Retry, cache, validation and breaker: read the same way wherever they stand, each key over a base.
 
-use tsugi_client::config::{BreakerPolicy, RetryPolicy, ValidatePolicy, ValidationMode};
 use tsugi_outbound::EgressList;
 use tsugi_process::NetworkAccess;
+use tsugi_client::config::{BreakerPolicy, PinMode, PinPolicy, RetryPolicy, ValidatePolicy, ValidationMode};
 
 use super::reader::{SettingsReader, SettingsSection, default};
 use crate::config::document::ConfigNode;
@@ -11,6 +11,9 @@ use crate::config::settings::{self, CacheSettings, egress, sandbox};
 
 /// The words for both parts of `validate`.
 pub(in crate::config) const MODES: &[&str] = ValidationMode::NAMES;
+
+/// The words for `pin`.
+pub(in crate::config) const PIN_MODES: &[&str] = PinMode::NAMES;
 
 /// Reads a `retryPolicy`; absent keys come from the base.
 pub(in crate::config) fn retry(
@@ -57,6 +60,16 @@ pub(in crate::config) fn validate(
     }
     let section = SettingsSection::open(reader, node, &settings::validate::TABLE);
     settings::validate(reader, &section, base)
+}
+
+/// Reads a `pin`: the mode in one word, or a map.
+pub(in crate::config) fn pin(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>, base: PinPolicy) -> PinPolicy {
+    if let Some(node) = node.filter(|node| node.text().is_some()) {
+        let mode: Option<PinMode> = reader.value("pin", node, parse::keyword);
+        return PinPolicy { mode: mode.unwrap_or(base.mode), ..base };
+    }
+    let section = SettingsSection::open(reader, node, &settings::pin::TABLE);
+    settings::pin(reader, &section, base)
 }
 
 /// Reads a `breaker`: a switch or a map.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tsugi_client::config::{RetryPolicy, ValidatePolicy};
+use tsugi_client::config::{PinPolicy, RetryPolicy, ValidatePolicy};
 use tsugi_schema::tool_name::ToolNaming;
 
 use super::{CacheSettings, milliseconds, optional_milliseconds};
@@ -39,6 +39,7 @@ settings! {
         hand RETRY retry: RetryPolicy = "retryPolicy", by_hand(Table("retryPolicy")), "", "When and how a call is retried.", policy::retry(reader, section.get(&options::RETRY), &RetryPolicy::default());
         hand CACHE cache: CacheSettings = "cache", by_hand(SwitchOrTable("cache")), "off", "Whether results of read-only tools are cached. Changes to the data are not noticed while a result is cached.", policy::cache(reader, section.get(&options::CACHE), &CacheSettings::default());
         hand VALIDATE validate: ValidatePolicy = "validate", by_hand(WordsOrTable(policy::MODES, "validate")), "", "How arguments and results are checked against their schemas.", policy::validate(reader, section.get(&options::VALIDATE), ValidatePolicy::default());
+        hand PIN pin: PinPolicy = "pin", by_hand(WordsOrTable(policy::PIN_MODES, "pin")), "", "How strictly servers are held to what they offered before, which `tsugi.lock` beside the configuration records.", policy::pin(reader, section.get(&options::PIN), PinPolicy::default());
         #[serde(serialize_with = "milliseconds")]
         one INPUT_PATIENCE input_patience: Duration = "inputPatience", POSITIVE_DURATION, "5s", "How long a legacy server's open question keeps other callers waiting: then the server gets an error instead of the answer. Without other callers it waits for ten minutes.";
         one DEBUG debug: bool = "debug", FLAG, "false", "Log what servers write to standard error, and every message to and from them, with secrets masked.";

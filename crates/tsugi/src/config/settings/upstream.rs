@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tsugi_client::config::{AutoSwitch, InstancePolicy, RetryPolicy, ValidatePolicy};
+use tsugi_client::config::{AutoSwitch, InstancePolicy, PinPolicy, RetryPolicy, ValidatePolicy};
 use tsugi_client::config::{BreakerPolicy, EraChoice, RestartPolicy, StartPolicy};
 use tsugi_process::SandboxPolicy;
 use tsugi_schema::tool_name::ToolNaming;
@@ -49,6 +49,7 @@ settings! {
         hand RETRY retry: RetryPolicy = "retryPolicy", by_hand(Table("retryPolicy")), "", "When and how a call is retried. Absent keys come from `options.retryPolicy`.", policy::retry(reader, section.get(&server::RETRY), &options.retry);
         hand CACHE cache: CacheSettings = "cache", by_hand(SwitchOrTable("cache")), "", "Whether results of read-only tools are cached. Absent keys come from `options.cache`.", policy::cache(reader, section.get(&server::CACHE), &options.cache);
         hand VALIDATE validate: ValidatePolicy = "validate", by_hand(WordsOrTable(policy::MODES, "validate")), "", "How arguments and results are checked. Absent keys come from `options.validate`.", validate;
+        hand PIN pin: PinPolicy = "pin", by_hand(WordsOrTable(policy::PIN_MODES, "pin")), "", "How strictly it is held to what it offered before. Absent keys come from `options.pin`; built-in servers are not pinned.", policy::pin(reader, section.get(&server::PIN), options.pin);
         hand BREAKER breaker: Option<BreakerPolicy> = "breaker", by_hand(SwitchOrTable("servers[].breaker")), "on", "Whether it is left alone for a while when it keeps failing.", policy::breaker(reader, section.get(&server::BREAKER));
         one RESTART restart: RestartPolicy = "restart", keyword(), "on-failure", "Whether a program that died is started again.";
         one START start: StartPolicy = "start", keyword(), "eager", "Whether the server is started at once or with its first call.";

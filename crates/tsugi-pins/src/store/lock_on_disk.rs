@@ -1,0 +1,136 @@
+//! The lock file on disk: read again when it changed, replaced as a whole, by one process at a time.
+
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::lock::{LockFile, LockParseError};
+
+/// Why pins cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum PinStoreError {
+    #[error("the lock file {path} cannot be used: {error}", path = path.display())]
+    Parse { path: PathBuf, error: LockParseError },
+    #[error("the lock file {path} cannot be read or written: {error}", path = path.display())]
+    Io { path: PathBuf, error: std::io::Error },
+}
+
+/// By what a change of the file shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileStamp {
+    inode: u64,
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+/// The file, and what it said when it was last read.
+pub(super) struct LockOnDisk {
+    path: PathBuf,
+    stamp: Option<FileStamp>,
+    lock: LockFile,
+    has_complained: bool,
+}
+
+impl LockOnDisk {
+    pub(super) fn open(path: PathBuf) -> Result<Self, PinStoreError> {
+        let mut disk = Self { path, stamp: None, lock: LockFile::default(), has_complained: false };
+        disk.reload()?;
+        Ok(disk)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn lock(&self) -> &LockFile {
+        &self.lock
+    }
+
+    /// Reads the file if it has changed; true when the pins differ.
+    pub(super) fn reload(&mut self) -> Result<bool, PinStoreError> {
+        let stamp = stamp_of(&self.path);
+        // A file that was never written says nothing: pins that could not be written hold until the end.
+        if stamp == self.stamp || stamp.is_none() && self.stamp.is_none() {
+            return Ok(false);
+        }
+        let lock = self.read()?;
+        self.stamp = stamp;
+        let differs = lock != self.lock;
+        self.lock = lock;
+        Ok(differs)
+    }
+
+    fn read(&self) -> Result<LockFile, PinStoreError> {
+        let text = match std::fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(LockFile::default()),
+            Err(error) => return Err(PinStoreError::Io { path: self.path.clone(), error }),
+        };
+        LockFile::parse(&text).map_err(|error| PinStoreError::Parse { path: self.path.clone(), error })
+    }
+
+    /// Changes the pins, over what another process may have written. When the file cannot be written the change still
+    /// holds in this process.
+    pub(super) fn update(&mut self, change: impl Fn(&mut LockFile)) -> Result<(), PinStoreError> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |error: std::io::Error| PinStoreError::Io { path, error }
+        };
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let written = (|| {
+            // The folder is locked, since the file itself is replaced. The lock ends with the handle.
+            let guard = std::fs::File::open(folder).map_err(io(folder))?;
+            flock(&guard, FlockOperation::LockExclusive).map_err(|error| io(folder)(error.into()))?;
+            let mut lock = match self.path.exists() {
+                true => self.read()?,
+                false => self.lock.clone(),
+            };
+            let before = lock.clone();
+            change(&mut lock);
+            if lock != before || !self.path.exists() {
+                replace(&self.path, lock.to_string().as_bytes()).map_err(io(&self.path))?;
+            }
+            Ok(lock)
+        })();
+        match written {
+            Ok(lock) => {
+                self.lock = lock;
+                self.stamp = stamp_of(&self.path);
+                Ok(())
+            }
+            Err(error) => {
+                change(&mut self.lock);
+                Err(error)
+            }
+        }
+    }
+
+    /// True once: whether to say that the file cannot be written.
+    pub(super) fn may_complain(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_complained, true)
+    }
+}
+
+fn stamp_of(path: &Path) -> Option<FileStamp> {
+    let file = std::fs::metadata(path).ok()?;
+    Some(FileStamp { inode: file.ino(), length: file.len(), modified: file.modified().ok() })
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let written = (|| {
+        let mut file = std::fs::File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
