@@ -10,7 +10,10 @@ pub(crate) mod value;
 
 use std::ops::Deref;
 
-use super::settings::{admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, egress, gateway, issuer, issuer_claims, limits, options, outbound, pin, pool, previous_key, retry, root, sandbox, scopes, server, tool, validate};
+use super::settings::{
+    admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, egress, gateway, issuer, issuer_claims,
+    limits, options, outbound, pin, pool, previous_key, retry, root, sandbox, scopes, server, tool, validate,
+};
 use shape::SchemaShape;
 use value::ValueType;
 

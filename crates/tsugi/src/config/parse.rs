@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use tsugi_audit::writer::{FailurePolicy, SyncMode};
-use tsugi_gateway::guard::proxy_trust::AddressRange;
-use tsugi_outbound::{AllowList, EgressList};
 use tsugi_client::config::{
     AutoSwitch, EraChoice, InstancePolicy, LintMode, PinMode, RestartPolicy, StartPolicy, ValidationMode,
 };
+use tsugi_gateway::guard::proxy_trust::AddressRange;
+use tsugi_outbound::{AllowList, EgressList};
 use tsugi_process::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy};
 use tsugi_protocol::answer::FaultCode;
 use tsugi_schema::tool_name::ToolNaming;

@@ -5,8 +5,8 @@
 
 mod audit_log;
 mod downstream;
-mod oauth;
 mod network;
+mod oauth;
 mod pinning;
 mod policy;
 mod top;
@@ -27,9 +27,9 @@ pub(crate) use audit_log::{ArgumentMode, AuditSettings, AuditSinkSettings, Audit
 pub(in crate::config) use audit_log::{audit, audit_sink};
 pub(crate) use downstream::{AdminSettings, GatewaySettings, LimitSettings};
 pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, previous_key};
+pub(in crate::config) use network::{egress, outbound};
 pub(crate) use oauth::{AdminNeedSettings, IssuerSettings, OAuthSettings};
 pub(in crate::config) use oauth::{admin_needs, issuer, issuer_claims, scopes};
-pub(in crate::config) use network::{egress, outbound};
 pub(in crate::config) use pinning::pin;
 pub(crate) use policy::CacheSettings;
 pub(in crate::config) use policy::{breaker, cache, pool, retry, sandbox, validate};

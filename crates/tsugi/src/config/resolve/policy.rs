@@ -1,8 +1,8 @@
 //! Retry, cache, validation and breaker: read the same way wherever they stand, each key over a base.
 
+use tsugi_client::config::{BreakerPolicy, PinMode, PinPolicy, RetryPolicy, ValidatePolicy, ValidationMode};
 use tsugi_outbound::EgressList;
 use tsugi_process::NetworkAccess;
-use tsugi_client::config::{BreakerPolicy, PinMode, PinPolicy, RetryPolicy, ValidatePolicy, ValidationMode};
 
 use super::reader::{SettingsReader, SettingsSection, default};
 use crate::config::document::ConfigNode;
