@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tsugi_tls::server::ServerTls;
+use url::Url;
+
 use crate::guard::api_key::ApiKey;
 use crate::guard::proxy_trust::AddressRange;
 
@@ -18,11 +21,17 @@ pub struct GatewayConfig {
     pub inherited: Option<Arc<TcpListener>>,
     /// Whether an address that others can reach may be used without authentication.
     pub exposure: Exposure,
+    /// Certificates and keys. Without them the addresses speak plain HTTP.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Plain addresses that redirect to the first one of `listen`. Only with `tls`.
+    pub redirect: Vec<SocketAddr>,
+    /// The address by which clients know this gateway. When it is `https`, browsers are told to stay with that.
+    pub public_url: Option<Url>,
     /// Names by which this gateway may be addressed, beside those of this machine.
     pub allowed_hosts: Vec<String>,
     /// Web origins that may call, beside those of this machine: `https://app.example.com`.
     pub allowed_origins: Vec<String>,
-    /// Proxies that are believed about the address of their client.
+    /// Proxies in front of this gateway. They speak TLS to the clients, and are believed about their address.
     pub trusted_proxies: Vec<AddressRange>,
     /// Who may come in. Without any key, everybody who reaches the address may.
     pub keys: Vec<ApiKey>,
@@ -49,6 +58,9 @@ impl Default for GatewayConfig {
             listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7600)],
             inherited: None,
             exposure: Exposure::Guarded,
+            tls: None,
+            redirect: Vec::new(),
+            public_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             trusted_proxies: Vec::new(),
@@ -71,9 +83,21 @@ impl GatewayConfig {
         self.listen.iter().all(|address| address.ip().is_loopback())
     }
 
-    /// True when every caller needs a key: others can reach an address, and `--insecure` was not given.
+    /// True when every caller needs a key: others can reach an address, and `--insecure` was not given. A gateway that
+    /// started with keys needs them in any case: taking away the last one must not open it.
     pub fn needs_keys(&self) -> bool {
-        !self.is_local() && self.exposure == Exposure::Guarded
+        !self.is_local() && (self.exposure == Exposure::Guarded || !self.keys.is_empty())
+    }
+
+    /// True when callers can show who they are by a certificate.
+    pub fn knows_certificates(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.files().client_auth.is_some())
+    }
+
+    /// True when others can reach an address and nothing keeps what they send from being read on the way.
+    pub fn is_unencrypted(&self) -> bool {
+        let is_plain = self.tls.is_none() && self.trusted_proxies.is_empty();
+        !self.is_local() && is_plain && self.exposure == Exposure::Guarded
     }
 }
 

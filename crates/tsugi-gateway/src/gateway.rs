@@ -7,7 +7,7 @@ use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,6 +16,8 @@ use tokio_util::task::TaskTracker;
 use tsugi_client::Manager;
 use tsugi_protocol::answer::{Answer, Fault, FaultCode};
 use tsugi_rt::coarse_timer::CoarseTimer;
+use tsugi_tls::error::TlsFileError;
+use tsugi_tls::server::ReloadEffect;
 
 use crate::backend::{Backend, Endpoint};
 use crate::body::admission::BodyAdmission;
@@ -28,7 +30,7 @@ use crate::guard::principal::Principal;
 use crate::guard::rate_limit::RateLimited;
 use crate::guard::refusal::HttpRefusal;
 use crate::hub::{Hub, HubConfig};
-use crate::listen::{self, ConnectionAcceptor};
+use crate::listen::{self, ConnectionAcceptor, ListenerKind};
 use crate::telemetry::GatewayMetrics;
 
 /// How often unused sessions are looked for.
@@ -41,6 +43,9 @@ pub enum StartError {
     /// Others could reach it, and no key would be asked for.
     #[error("refusing to listen on {0} without authentication: add a key, or say --insecure")]
     Exposed(SocketAddr),
+    /// Others could reach it, and read keys and results on the way.
+    #[error("refusing to listen on {0} without TLS: add a certificate, name a proxy, or say --insecure")]
+    Unencrypted(SocketAddr),
     /// An address cannot be used.
     #[error("cannot listen on {address}: {error}")]
     Bind {
@@ -83,6 +88,7 @@ pub struct Gateway {
     alarm: CoarseTimer,
     metrics: Arc<GatewayMetrics>,
     addresses: Vec<SocketAddr>,
+    redirects: Vec<SocketAddr>,
 }
 
 /// A running gateway. Dropping it leaves the gateway running; [`GatewayHandle::drain`] stops it.
@@ -112,8 +118,10 @@ impl Gateway {
         // Before anything is bound: no request may slip in.
         refuse_exposure(&config, &guard)?;
         let listeners = listen::bind(&config).await?;
+        let redirecting = listen::bind_all(&config.redirect).await?;
         // Asked of the sockets: port 0 has become a real port by now.
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let redirects = redirecting.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         if addresses.is_empty() {
             return Err(StartError::NoAddress);
         }
@@ -135,12 +143,16 @@ impl Gateway {
             alarm: CoarseTimer::default(),
             metrics,
             addresses,
+            redirects,
             config,
         });
         let listening = Arc::new(ConnectionAcceptor::new(gateway.clone()));
         // Last, when everything that a request needs is there.
         for listener in listeners {
-            gateway.tasks.spawn(listening.clone().accept(listener));
+            gateway.tasks.spawn(listening.clone().accept(listener, ListenerKind::Gateway));
+        }
+        for listener in redirecting {
+            gateway.tasks.spawn(listening.clone().accept(listener, ListenerKind::Redirect));
         }
         gateway.tasks.spawn(gateway.clone().sweep());
         Ok(GatewayHandle { gateway })
@@ -269,7 +281,29 @@ impl GatewayHandle {
     /// The first address, as the beginning of a URL: `http://127.0.0.1:7600`. Where we listen on every address it is
     /// this machine's own, since a client needs one address.
     pub fn url(&self) -> String {
-        format!("http://{}", reachable(self.gateway.addresses[0]))
+        let scheme = if self.gateway.config.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", reachable(self.gateway.addresses[0]))
+    }
+
+    /// Where plain requests are redirected, in the order of the configuration.
+    pub fn redirect_addresses(&self) -> &[SocketAddr] {
+        &self.gateway.redirects
+    }
+
+    /// Reads certificates and keys again; `None` without TLS. If they cannot be used, those from before stay in use.
+    /// Connections and handshakes under way are not affected in either case.
+    pub fn reload_tls(&self) -> Option<Result<ReloadEffect, TlsFileError>> {
+        let reloaded = self.gateway.config.tls.as_ref()?.reload(SystemTime::now());
+        match &reloaded {
+            Ok(ReloadEffect::Unchanged) => {}
+            Ok(ReloadEffect::Replaced) => {
+                self.gateway.metrics.tls_reload("ok");
+                // Open streams of callers whose certificates are not trusted any more end now.
+                self.gateway.guard.check_again();
+            }
+            Err(_) => self.gateway.metrics.tls_reload("failed"),
+        }
+        Some(reloaded)
     }
 
     /// Counts the connections that are open now, and one more for each address that is listened on. The function does
@@ -291,13 +325,11 @@ impl GatewayHandle {
 }
 
 fn refuse_exposure(config: &GatewayConfig, guard: &AccessGuard) -> Result<(), StartError> {
-    if !config.keys.is_empty() || guard.accepts_tokens() || !config.needs_keys() {
-        return Ok(());
+    let Some(&address) = config.listen.iter().find(|address| !address.ip().is_loopback()) else { return Ok(()) };
+    if config.keys.is_empty() && !guard.accepts_tokens() && config.needs_keys() && !config.knows_certificates() {
+        return Err(StartError::Exposed(address));
     }
-    match config.listen.iter().find(|address| !address.ip().is_loopback()) {
-        Some(address) => Err(StartError::Exposed(*address)),
-        None => Ok(()),
-    }
+    if config.is_unencrypted() { Err(StartError::Unencrypted(address)) } else { Ok(()) }
 }
 
 /// The error of a request whose handler broke.

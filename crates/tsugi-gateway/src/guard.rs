@@ -296,6 +296,11 @@ impl AccessGuard {
         before.revoke_all_but(&table);
         self.replaced.send_replace(());
     }
+
+    /// Makes open connections check whether their callers would still be let in.
+    pub(crate) fn check_again(&self) {
+        self.replaced.send_replace(());
+    }
 }
 
 /// Waits until an authority has ended by itself. The clock of the wall may be set, so it is looked at once a minute.

@@ -1,10 +1,13 @@
 //! Sockets: bind, accept, and serve each connection until it ends or we do.
 
+mod client_stream;
+mod handshake;
 mod long_stream;
+mod redirect;
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,9 +27,12 @@ use crate::audit::ClientAddress;
 use crate::config::{GatewayConfig, GatewayLimits};
 use crate::drain::DrainState;
 use crate::gateway::{Gateway, StartError};
+use client_stream::ClientStream;
+use handshake::HandshakeRoom;
 use long_stream::{DetachableSocket, DetachedStream};
 use tsugi_rt::header_timeout::HeaderTimeout;
 use tsugi_rt::wake_filter::FilteredWaker;
+use tsugi_tls::server::ServerTls;
 
 /// How long after an accept error the next try comes: out of files, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -42,16 +48,27 @@ const FIRST_WORD: Duration = Duration::from_millis(200);
 pub(crate) struct ConnectionAcceptor {
     gateway: Arc<Gateway>,
     room: Arc<Semaphore>,
+    handshakes: HandshakeRoom,
+}
+
+/// What is spoken at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListenerKind {
+    /// Everything that the gateway offers, under TLS where it is configured.
+    Gateway,
+    /// Redirects to the TLS address.
+    Redirect,
 }
 
 impl ConnectionAcceptor {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
-        Self { room: gateway.connections().clone(), gateway }
+        let handshakes = HandshakeRoom::new(gateway.config().limits.connections);
+        Self { room: gateway.connections().clone(), gateway, handshakes }
     }
 
     /// Accepts until we close. While draining, new connections are accepted and answered with 503, unless the socket is
     /// shared with a successor process.
-    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
+    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener, kind: ListenerKind) {
         let closing = self.gateway.drain().not_accepting();
         loop {
             let accepted = tokio::select! {
@@ -59,9 +76,7 @@ impl ConnectionAcceptor {
                 () = closing.cancelled() => break,
             };
             match accepted {
-                Ok((stream, permit)) => {
-                    self.gateway.tasks().spawn(self.clone().serve(stream, permit));
-                }
+                Ok((stream, permit)) => self.begin(kind, stream, permit),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -69,12 +84,12 @@ impl ConnectionAcceptor {
             }
         }
         if self.gateway.config().inherited.is_none() {
-            self.serve_queued(listener);
+            self.serve_queued(listener, kind);
         }
     }
 
     /// Serves the connections that wait in the system's queue: closing it would reset them.
-    fn serve_queued(self: Arc<Self>, listener: TcpListener) {
+    fn serve_queued(self: Arc<Self>, listener: TcpListener, kind: ListenerKind) {
         let Ok(listener) = listener.into_std() else { return };
         for _ in 0..QUEUE {
             let (Ok(permit), Ok((stream, _))) = (self.room.clone().try_acquire_owned(), listener.accept()) else {
@@ -83,9 +98,45 @@ impl ConnectionAcceptor {
             if stream.set_nonblocking(true).is_ok()
                 && let Ok(stream) = TcpStream::from_std(stream)
             {
-                self.gateway.tasks().spawn(self.clone().serve(stream, permit));
+                self.begin(kind, stream, permit);
             }
         }
+    }
+
+    /// Serves a connection in a task of its own.
+    fn begin(self: &Arc<Self>, kind: ListenerKind, stream: TcpStream, permit: OwnedSemaphorePermit) {
+        let tasks = self.gateway.tasks();
+        match (kind, &self.gateway.config().tls) {
+            (ListenerKind::Redirect, _) => tasks.spawn(redirect::serve(self.gateway.clone(), stream, permit)),
+            (ListenerKind::Gateway, None) => tasks.spawn(self.clone().serve(ClientStream::Plain(stream), permit)),
+            (ListenerKind::Gateway, Some(tls)) => tasks.spawn(self.clone().secure(tls.clone(), stream, permit)),
+        };
+    }
+
+    /// Shakes hands, and then serves the connection in another task, which has no room for the handshake.
+    async fn secure(self: Arc<Self>, tls: Arc<ServerTls>, stream: TcpStream, permit: OwnedSemaphorePermit) {
+        let secured = tokio::select! {
+            secured = self.handshakes.secure(&tls, stream) => secured,
+            () = self.too_late() => return,
+        };
+        match secured {
+            Ok(stream) => {
+                self.gateway.metrics().tls_handshake("ok");
+                let stream = ClientStream::Tls(Box::new(stream));
+                self.gateway.tasks().spawn(self.clone().serve(stream, permit));
+            }
+            Err(error) => {
+                self.gateway.metrics().tls_handshake(error.label());
+                tracing::debug!(%error, "a TLS handshake failed");
+            }
+        }
+    }
+
+    /// Ends when a connection that is still open must be cut off.
+    async fn too_late(&self) {
+        let drain = self.gateway.drain();
+        drain.closing().cancelled().await;
+        tokio::time::sleep_until(drain.end()).await;
     }
 
     async fn next(&self, listener: &TcpListener) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
@@ -97,7 +148,7 @@ impl ConnectionAcceptor {
         Ok((stream, permit))
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, permit: OwnedSemaphorePermit) {
+    async fn serve(self: Arc<Self>, stream: ClientStream, permit: OwnedSemaphorePermit) {
         let gateway = &self.gateway;
         let limits = &gateway.config().limits;
         let clock = HeaderTimeout::start(limits.head_timeout);
@@ -151,15 +202,10 @@ impl ConnectionAcceptor {
 
 impl ConnectionAcceptor {
     /// Writes a long stream to its end. While we close, it has as much time as any other connection.
-    async fn stream(self: Arc<Self>, stream: TcpStream, response: DetachedStream, _permit: OwnedSemaphorePermit) {
-        let drain = self.gateway.drain();
-        let too_late = async {
-            drain.closing().cancelled().await;
-            tokio::time::sleep_until(drain.end()).await;
-        };
+    async fn stream(self: Arc<Self>, stream: ClientStream, response: DetachedStream, _permit: OwnedSemaphorePermit) {
         tokio::select! {
             () = response.run(stream) => {}
-            () = too_late => {}
+            () = self.too_late() => {}
         }
     }
 }
@@ -171,7 +217,7 @@ enum ServeEnd<T> {
     /// It was silent for too long.
     Late,
     /// It has become a long stream.
-    Detached(TcpStream, DetachedStream),
+    Detached(ClientStream, DetachedStream),
     /// We close.
     Closing,
 }
@@ -249,8 +295,13 @@ pub(crate) async fn bind(config: &GatewayConfig) -> Result<Vec<TcpListener>, Sta
         let taken = inherited.try_clone().and_then(TcpListener::from_std);
         return taken.map(|listener| vec![listener]).map_err(StartError::Inherited);
     }
-    let mut listeners = Vec::with_capacity(config.listen.len());
-    for &address in &config.listen {
+    bind_all(&config.listen).await
+}
+
+/// Binds all addresses or none.
+pub(crate) async fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+    let mut listeners = Vec::with_capacity(addresses.len());
+    for &address in addresses {
         let bound = TcpListener::bind(address).await;
         listeners.push(bound.map_err(|error| StartError::Bind { address, error })?);
     }

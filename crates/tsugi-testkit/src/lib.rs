@@ -10,6 +10,7 @@
 //! | [`process`] | living processes that carry a mark, counted from outside; memory and open files |
 //! | [`careless`] | a client that does everything wrong: a fault test must fail on it |
 //! | [`token_forge`] | keys that sign access tokens, right ones and forged ones |
+//! | [`test_authority`] | a certificate authority: good, expired and revoked certificates |
 //! | [`wait`] | waiting for a condition instead of for a time |
 //!
 //! # A server that misbehaves
@@ -55,5 +56,6 @@ pub mod journal;
 pub mod process;
 pub mod script;
 pub mod scripted;
+pub mod test_authority;
 pub mod token_forge;
 pub mod wait;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rustls::CertificateError;
 use tsugi_protocol::answer::FaultReason;
+use tsugi_tls::error::TlsFileError;
+use tsugi_tls::pin::PinMismatch;
 
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
@@ -111,12 +113,16 @@ fn connect_hint(reason: FaultReason) -> Option<&'static str> {
         FaultReason::ConnectionRefused => "is the server running, and is the port right?",
         FaultReason::TlsWrongName | FaultReason::TlsExpired | FaultReason::TlsUntrusted => {
             "the server's certificate is not trusted; check the name in the address, or add the authority with \
-             SSL_CERT_FILE"
+             `tls.ca` or SSL_CERT_FILE"
         }
         FaultReason::AddressRefused => {
             "the log names the rule; write the server into the configuration file, or allow its address with \
              `outbound.allow`"
         }
+        FaultReason::TlsWrongKey => {
+            "compare the server's key with `tls.pin`: it was changed, or another server answers at this address"
+        }
+        FaultReason::TlsFileUnusable => "check the files that `tls` of this server names",
         FaultReason::HostNotFound => "check the host name in the address",
         FaultReason::ConnectTimeout => "nothing answers at that address; check host, port and firewall",
         _ => return None,
@@ -127,6 +133,8 @@ fn connect_hint(reason: FaultReason) -> Option<&'static str> {
 pub(crate) fn reason_of(error: &(dyn Error + 'static)) -> Option<FaultReason> {
     let own = if let Some(error) = error.downcast_ref::<TransportError>() {
         error.reason
+    } else if error.is::<TlsFileError>() {
+        Some(FaultReason::TlsFileUnusable)
     } else if let Some(error) = error.downcast_ref::<rustls::Error>() {
         Some(tls_reason(error))
     } else if let Some(error) = error.downcast_ref::<io::Error>() {
@@ -158,6 +166,7 @@ fn tls_reason(error: &rustls::Error) -> FaultReason {
         | CertificateError::ExpiredContext { .. }
         | CertificateError::NotValidYet
         | CertificateError::NotValidYetContext { .. } => FaultReason::TlsExpired,
+        CertificateError::Other(other) if other.0.is::<PinMismatch>() => FaultReason::TlsWrongKey,
         // Neither the name nor the dates: the certificate or its issuer is not accepted.
         _ => FaultReason::TlsUntrusted,
     }

@@ -48,7 +48,7 @@ pub async fn connect(target: &HttpTarget) -> Result<Link, TransportError> {
 
 async fn open(target: &HttpTarget) -> Result<Link, TransportError> {
     let request = upgrade_request(target)?;
-    let stream = UpstreamConnector::for_upgrades(target.guard.as_ref())
+    let stream = UpstreamConnector::for_upgrades(target.guard.as_ref(), &target.tls)
         .connect(beneath(target)?)
         .await
         .map_err(|error| TransportError::connect(target.url.host_str().unwrap_or("the server"), &*error))?;

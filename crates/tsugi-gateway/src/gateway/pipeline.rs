@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use http::header::{ALLOW, CONNECTION};
+use http::header::{ALLOW, CONNECTION, STRICT_TRANSPORT_SECURITY};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -182,6 +182,10 @@ impl Gateway {
     fn finish(&self, parts: &Parts, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         if parts.version == Version::HTTP_11 && self.drain.is_draining() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        // Browsers ignore it over plain HTTP, and a proxy in front of us passes it on.
+        if self.config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") {
+            response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
         }
         if parts.method == Method::HEAD { face::http::head_of(response) } else { response }
     }

@@ -18,8 +18,8 @@ use http::header::{CONNECTION, DATE, TRANSFER_ENCODING};
 use http::{HeaderValue, Response, Version};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
+use super::client_stream::ClientStream;
 use crate::body::{BodyChunks, ResponseBody};
 
 /// How much is read at once from a client that should only listen.
@@ -31,7 +31,7 @@ pub(super) struct DetachableSocket(Arc<Mutex<SocketState>>);
 
 struct SocketState {
     /// Nothing once it was taken away.
-    stream: Option<TcpStream>,
+    stream: Option<ClientStream>,
     /// True while hyper may hold bytes that it has not written yet.
     is_unflushed: bool,
     may_detach: bool,
@@ -45,13 +45,13 @@ pub(super) struct DetachedStream {
 }
 
 impl DetachableSocket {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: ClientStream) -> Self {
         let stream = Some(stream);
         Self(Arc::new(Mutex::new(SocketState { stream, is_unflushed: false, may_detach: true, detached: None })))
     }
 
     /// The socket and the response that it was taken away for, if that has happened.
-    pub(super) fn take_detached(&self) -> Option<(TcpStream, DetachedStream)> {
+    pub(super) fn take_detached(&self) -> Option<(ClientStream, DetachedStream)> {
         let mut state = self.0.lock();
         let detached = state.detached.take()?;
         Some((state.stream.take()?, detached))
@@ -82,7 +82,7 @@ impl DetachableSocket {
 
     fn poll_io<T>(
         &self,
-        poll: impl FnOnce(&mut SocketState, Pin<&mut TcpStream>) -> Poll<io::Result<T>>,
+        poll: impl FnOnce(&mut SocketState, Pin<&mut ClientStream>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         let mut state = self.0.lock();
         let Some(mut stream) = state.stream.take() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
@@ -128,7 +128,7 @@ fn write_head(parts: &http::response::Parts) -> Bytes {
 
 impl DetachedStream {
     /// Writes the response until it ends or its client goes away.
-    pub(super) async fn run(self, mut stream: TcpStream) {
+    pub(super) async fn run(self, mut stream: ClientStream) {
         let DetachedStream { head: mut unwritten, mut chunks } = self;
         let mut is_last = false;
         future::poll_fn(|context| {
@@ -139,8 +139,12 @@ impl DetachedStream {
                         _ => return Poll::Ready(()),
                     }
                 }
-                if is_last {
+                // Under TLS what was written may still be here, encrypted.
+                if ready!(Pin::new(&mut stream).poll_flush(context)).is_err() {
                     return Poll::Ready(());
+                }
+                if is_last {
+                    return Pin::new(&mut stream).poll_shutdown(context).map(drop);
                 }
                 match chunks.poll_chunk(context) {
                     Poll::Ready(Some(chunk)) => unwritten = framed(&chunk),
@@ -154,7 +158,7 @@ impl DetachedStream {
 }
 
 /// Ready when the client has closed the connection. What it sends is read and ignored.
-fn poll_gone(stream: &mut TcpStream, context: &mut Context<'_>) -> Poll<()> {
+fn poll_gone(stream: &mut ClientStream, context: &mut Context<'_>) -> Poll<()> {
     let mut discarded = [0; DISCARDED];
     loop {
         let mut buffer = ReadBuf::new(&mut discarded);

@@ -39,6 +39,8 @@ pub struct GatewayMetrics {
     up: Family<ServerLabels, Gauge>,
     restarts: Family<ServerLabels, Counter>,
     cache: Family<CacheLabels, Counter>,
+    tls_handshakes: Family<OutcomeLabels, Counter>,
+    tls_reloads: Family<OutcomeLabels, Counter>,
     bytes: Family<ToolLabels, Counter>,
     meters: Mutex<HashMap<(String, String), Arc<ToolMeter>>>,
     /// Held while the numbers of the servers are filled in and written out.
@@ -78,6 +80,11 @@ struct ServerLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CacheLabels {
     server: String,
     outcome: &'static str,
@@ -97,6 +104,8 @@ impl Default for GatewayMetrics {
             up: Family::default(),
             restarts: Family::default(),
             cache: Family::default(),
+            tls_handshakes: Family::default(),
+            tls_reloads: Family::default(),
             bytes: Family::default(),
             meters: Mutex::default(),
             writing: Mutex::default(),
@@ -123,6 +132,16 @@ impl GatewayMetrics {
         registry.register("server_restarts", "How often a server was started again", self.restarts.clone());
         let cache = "Reads that were answered from the cache (hit), by another's answer (shared), or not (miss)";
         registry.register("cache_reads", cache, self.cache.clone());
+        registry.register("tls_handshakes", "TLS handshakes by outcome", self.tls_handshakes.clone());
+        registry.register("tls_reloads", "Changed certificates, put to use or not", self.tls_reloads.clone());
+    }
+
+    pub(crate) fn tls_handshake(&self, outcome: &'static str) {
+        self.tls_handshakes.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+
+    pub(crate) fn tls_reload(&self, outcome: &'static str) {
+        self.tls_reloads.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
     /// Writes calls and refusals to this log from now on. Only the first one counts.

@@ -150,7 +150,8 @@ async fn an_address_that_others_can_reach_needs_a_key_or_an_explicit_word() {
     assert!(matches!(Gateway::serve(open.clone(), backend()).await, Err(StartError::Exposed(_))));
     let insecure = GatewayConfig { exposure: Exposure::Insecure, ..open.clone() };
     assert!(Gateway::serve(insecure, backend()).await.is_ok());
-    let keyed = GatewayConfig { keys: vec![ApiKey::generate("ann").1], ..open };
+    let trusted_proxies = vec![AddressRange::parse("10.0.0.0/8").unwrap()];
+    let keyed = GatewayConfig { keys: vec![ApiKey::generate("ann").1], trusted_proxies, ..open };
     assert!(Gateway::serve(keyed, backend()).await.is_ok());
 }
 

@@ -191,7 +191,9 @@ async fn a_key_that_is_made_smaller_loses_its_socket_and_calls_with_its_new_righ
 async fn the_last_key_that_goes_shuts_a_door_that_others_can_reach() {
     let (ann, key) = ApiKey::generate("ann");
     let listen = vec!["0.0.0.0:0".parse().unwrap()];
-    let world = World::of(GatewayConfig { listen, keys: vec![key.clone()], ..GatewayConfig::on_free_port() }).await;
+    let trusted_proxies = vec![AddressRange::parse("127.0.0.1").unwrap()];
+    let keys = vec![key.clone()];
+    let world = World::of(GatewayConfig { listen, keys, trusted_proxies, ..GatewayConfig::on_free_port() }).await;
     assert_eq!(world.call(&ann, "up__echo").await.status, 200);
     let mut socket = world.socket(&ann).await;
     world.guard.replace_keys(Vec::new());

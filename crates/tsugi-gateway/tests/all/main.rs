@@ -17,6 +17,7 @@ mod pins;
 mod restricted;
 mod streams;
 mod takeover;
+mod tls;
 mod walk;
 mod wires;
 mod world;

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use tsugi_outbound::OutboundGuard;
 use tsugi_protocol::answer::FaultReason;
+use tsugi_tls::upstream::UpstreamTlsSettings;
 use url::Url;
 
 use super::connector::UpstreamConnector;
@@ -27,12 +28,14 @@ pub struct HttpTarget {
     pub headers: HeaderMap,
     /// Checks every connection, where the address did not come from the operator.
     pub guard: Option<OutboundGuard>,
+    /// How the connections are secured, where the address is `https` or `wss`.
+    pub tls: UpstreamTlsSettings,
 }
 
 impl HttpTarget {
-    /// A server that the operator named.
+    /// A server that the operator named, secured as the system does it.
     pub fn new(url: Url, headers: HeaderMap) -> Self {
-        Self { url, headers, guard: None }
+        Self { url, headers, guard: None, tls: UpstreamTlsSettings::default() }
     }
 
     /// A server that another party named: every connection to it passes this guard.
@@ -60,7 +63,7 @@ pub struct HttpClient {
 impl HttpClient {
     /// A client with a pool of its own. Nothing is connected yet.
     pub fn new(target: HttpTarget) -> Self {
-        let connector = UpstreamConnector::new(target.guard.as_ref());
+        let connector = UpstreamConnector::new(target.guard.as_ref(), &target.tls);
         Self::with_connector(target, connector)
     }
 

@@ -4,13 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::Uri;
 use hyper_rustls::builderstates::WantsProtocols1;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::rt::TokioIo;
@@ -20,6 +20,8 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 use tsugi_outbound::{DialError, GuardedTarget, OutboundGuard, OutboundRefusal, TargetHost, check_configured};
 use tsugi_protocol::answer::FaultReason;
+use tsugi_tls::error::TlsFileError;
+use tsugi_tls::upstream::{UpstreamTls, UpstreamTlsSettings, system_roots};
 
 use crate::error::{TransportError, TransportErrorKind};
 
@@ -31,25 +33,40 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) type UpstreamStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
+type SecureConnector = HttpsConnector<TcpDialer>;
+
 /// A connector for `http` and `https` that gives up after [`CONNECT_LIMIT`].
 #[derive(Debug, Clone)]
-pub(crate) struct UpstreamConnector(HttpsConnector<TcpDialer>);
+pub(crate) enum UpstreamConnector {
+    /// Secures as the system does it.
+    System(SecureConnector),
+    /// Secures by files, which may change between two connections.
+    Own { tls: Arc<UpstreamTls>, dialer: TcpDialer, is_upgraded: bool },
+}
 
 impl UpstreamConnector {
     /// A connector to a server of the configuration, or through a guard to one that another party named.
-    pub(crate) fn new(guard: Option<&OutboundGuard>) -> Self {
-        Self(https(&tls_config()).enable_all_versions().wrap_connector(TcpDialer::new(guard, tcp())))
+    pub(crate) fn new(guard: Option<&OutboundGuard>, tls: &UpstreamTlsSettings) -> Self {
+        let dialer = TcpDialer::new(guard, tcp());
+        if tls.is_default() {
+            return Self::System(https(&tls_config()).enable_all_versions().wrap_connector(dialer));
+        }
+        Self::Own { tls: Arc::new(UpstreamTls::new(tls.clone())), dialer, is_upgraded: false }
     }
 
     /// A connector that trusts these certificates instead of the system's.
     #[cfg(test)]
     pub(super) fn trusting(roots: RootCertStore) -> Self {
-        Self(https(&build_tls_config(roots)).enable_all_versions().wrap_connector(TcpDialer::new(None, tcp())))
+        let dialer = TcpDialer::new(None, tcp());
+        Self::System(https(&build_tls_config(roots)).enable_all_versions().wrap_connector(dialer))
     }
 
     /// Connects to the host of `uri`. A black hole fails after [`CONNECT_LIMIT`], long before the call's own timeout.
     pub(crate) async fn connect(&self, uri: Uri) -> Result<UpstreamStream, BoxError> {
-        let mut connector = self.0.clone();
+        let mut connector = match self {
+            Self::System(connector) => connector.clone(),
+            Self::Own { tls, dialer, is_upgraded } => own_connector(tls, dialer.clone(), *is_upgraded)?,
+        };
         match tokio::time::timeout(CONNECT_LIMIT, connector.call(uri)).await {
             Ok(connected) => connected,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no connection within 5 s").into()),
@@ -58,12 +75,30 @@ impl UpstreamConnector {
 
     /// A connector for connections that are to be upgraded, which only HTTP/1.1 can. They have no deadline per
     /// request, so the system closes one whose other side does not acknowledge what is sent.
-    pub(crate) fn for_upgrades(guard: Option<&OutboundGuard>) -> Self {
+    pub(crate) fn for_upgrades(guard: Option<&OutboundGuard>, tls: &UpstreamTlsSettings) -> Self {
         let mut tcp = tcp();
         #[cfg(target_os = "linux")]
         tcp.set_tcp_user_timeout(Some(IDLE));
-        Self(https(&tls_config()).enable_http1().wrap_connector(TcpDialer::new(guard, tcp)))
+        let dialer = TcpDialer::new(guard, tcp);
+        if tls.is_default() {
+            return Self::System(https(&tls_config()).enable_http1().wrap_connector(dialer));
+        }
+        Self::Own { tls: Arc::new(UpstreamTls::new(tls.clone())), dialer, is_upgraded: true }
     }
+}
+
+/// A connector for one new connection. Making it costs little beside the handshake, and sessions are resumed all the
+/// same, since the configuration keeps them.
+fn own_connector(tls: &UpstreamTls, dialer: TcpDialer, is_upgraded: bool) -> Result<SecureConnector, TlsFileError> {
+    let config = tls.config(SystemTime::now())?;
+    let mut builder = https(&config);
+    if let Some(name) = &tls.settings().server_name {
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone()));
+    }
+    Ok(match is_upgraded {
+        true => builder.enable_http1().wrap_connector(dialer),
+        false => builder.enable_all_versions().wrap_connector(dialer),
+    })
 }
 
 fn https(tls: &ClientConfig) -> HttpsConnectorBuilder<WantsProtocols1> {
@@ -83,7 +118,7 @@ fn tcp() -> HttpConnector<NameResolver> {
 
 /// Makes the TCP connections beneath HTTP and TLS.
 #[derive(Debug, Clone)]
-enum TcpDialer {
+pub(crate) enum TcpDialer {
     /// To servers of the operator's configuration: anywhere but to metadata services.
     Configured(HttpConnector<NameResolver>),
     /// To servers that another party named.
@@ -153,7 +188,7 @@ fn refuse_address(refusal: &OutboundRefusal) -> TransportError {
 
 /// The system's name lookup, whose failures have a type of their own: hyper-util only says "dns error" in the text.
 #[derive(Debug, Clone)]
-struct NameResolver(GaiResolver);
+pub(crate) struct NameResolver(GaiResolver);
 
 impl Service<Name> for NameResolver {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -181,14 +216,7 @@ impl Service<Name> for NameResolver {
 /// The one TLS configuration of the process: the system's certificates, ring, no client certificate.
 pub fn tls_config() -> Arc<ClientConfig> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
-    CONFIG.get_or_init(|| Arc::new(build_tls_config(system_roots()))).clone()
-}
-
-fn system_roots() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    // An unreadable certificate only means one authority less.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots
+    CONFIG.get_or_init(|| Arc::new(build_tls_config(system_roots().clone()))).clone()
 }
 
 fn build_tls_config(roots: RootCertStore) -> ClientConfig {

@@ -4,6 +4,8 @@ pub(crate) mod configured_backend;
 pub(crate) mod persist;
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde_json::Value;
 use tsugi_client::ServerConfig;
@@ -19,9 +21,11 @@ use tsugi_gateway::hub::presentation::ServerPresentation;
 use tsugi_gateway::{GatewayConfig, GatewayLimits, HubConfig};
 use tsugi_process::StopGrace;
 use tsugi_protocol::answer::identity::TenantName;
+use tsugi_tls::server::{ServerTls, ServerTlsFiles};
 
 use crate::config::secret::Secret;
-use crate::config::settings::{self, ADMIN, AuthSettings, CheckedSettings, KeySettings, ServerSettings, ToolFilter};
+use crate::config::settings::{self, ADMIN, AuthSettings, CheckedSettings, KeyPairSettings, KeySettings};
+use crate::config::settings::{ServerSettings, ToolFilter};
 use crate::failure::CommandFailure;
 
 /// Where it listens, and what it holds at most.
@@ -42,6 +46,9 @@ pub(crate) fn config(settings: &CheckedSettings, keys: Vec<ApiKey>) -> GatewayCo
     GatewayConfig {
         listen: vec![gateway.listen],
         inherited: None,
+        tls: None,
+        redirect: gateway.tls.iter().filter_map(|tls| tls.redirect).collect(),
+        public_url: gateway.public_url.as_deref().and_then(|url| url.parse().ok()),
         exposure: if gateway.insecure { Exposure::Insecure } else { Exposure::Guarded },
         allowed_hosts: gateway.allowed_hosts.clone(),
         allowed_origins: gateway.allowed_origins.clone(),
@@ -50,6 +57,17 @@ pub(crate) fn config(settings: &CheckedSettings, keys: Vec<ApiKey>) -> GatewayCo
         dashboard: gateway.dashboard,
         metrics: gateway.metrics,
         limits,
+    }
+}
+
+/// The certificates that the configuration names, read and checked.
+pub(crate) fn tls(settings: &CheckedSettings) -> Result<Option<Arc<ServerTls>>, CommandFailure> {
+    let Some(tls) = &settings.gateway.tls else { return Ok(None) };
+    let pairs = tls.certificates.iter().map(KeyPairSettings::files).collect();
+    let files = ServerTlsFiles { pairs, client_auth: None };
+    match ServerTls::load(files, SystemTime::now()) {
+        Ok(loaded) => Ok(Some(Arc::new(loaded))),
+        Err(error) => Err(CommandFailure::usage(format!("cannot use `gateway.tls`: {error}"))),
     }
 }
 

@@ -12,12 +12,14 @@ use tsugi_outbound::OutboundGuard;
 use tsugi_process::{EgressAccess, JobCommand, JobOptions, SecretMask, StopGrace};
 use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_protocol::mcp::{Era, ProtocolVersion};
+use tsugi_tls::upstream::{UpstreamTlsSettings, parse_server_name};
 use tsugi_transport::http::HttpTarget;
 
 use crate::builtin;
 use crate::builtin::pm::PmBoards;
 use crate::config::secret::MaskedText;
-use crate::config::settings::{self, CommandTarget, RemoteTarget, RemoteTransport, ServerSettings};
+use crate::config::settings::ServerTlsSettings;
+use crate::config::settings::{self, CommandTarget, KeyPairSettings, RemoteTarget, RemoteTransport, ServerSettings};
 
 /// How often in a row a server may fail before it is left alone. A user at a terminal sees the first failure.
 const MOST_FAILURES: u32 = 3;
@@ -102,7 +104,7 @@ fn egress(server: &ServerSettings) -> Option<EgressAccess> {
 }
 
 fn remote(remote: &RemoteTarget) -> Result<ConnectTarget, Fault> {
-    let target = HttpTarget::new(remote.url.clone(), headers(remote)?);
+    let target = HttpTarget { tls: tls(&remote.tls)?, ..HttpTarget::new(remote.url.clone(), headers(remote)?) };
     let guard = remote.guard.clone().map(OutboundGuard::new);
     let target = guard.into_iter().fold(target, HttpTarget::guarded);
     Ok(match remote.transport {
@@ -111,6 +113,19 @@ fn remote(remote: &RemoteTarget) -> Result<ConnectTarget, Fault> {
         RemoteTransport::Sse => ConnectTarget::Sse(target),
         RemoteTransport::Rpc => ConnectTarget::PlainRpc(target),
         RemoteTransport::Websocket => ConnectTarget::WebSocket(target),
+    })
+}
+
+fn tls(settings: &ServerTlsSettings) -> Result<UpstreamTlsSettings, Fault> {
+    let unfit = |what: &str| Fault::new(FaultCode::ConfigInvalid, format!("`tls.{what}` cannot be used"));
+    let name = settings.server_name.as_deref();
+    let pins = settings.pin.iter().map(|pin| pin.parse().map_err(|_| unfit("pin")));
+    Ok(UpstreamTlsSettings {
+        ca: settings.ca.clone(),
+        only: settings.only,
+        client: settings.client.as_ref().map(KeyPairSettings::files),
+        server_name: name.map(|name| parse_server_name(name).ok_or_else(|| unfit("serverName"))).transpose()?,
+        pins: pins.collect::<Result<_, _>>()?,
     })
 }
 

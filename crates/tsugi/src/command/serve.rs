@@ -1,6 +1,8 @@
 //! `tsugi serve`: serves every configured server at one address until it is stopped.
 
+mod certificate_watcher;
 pub(super) mod clients;
+mod exposure;
 mod key_watcher;
 mod pin_watcher;
 pub(super) mod plan;
@@ -40,6 +42,7 @@ use crate::gateway_record::{self, GatewayRecord, RecordLock};
 use crate::output::OutputFormat;
 use crate::report;
 use crate::report::exit::CommandExit;
+use certificate_watcher::CertificateWatcher;
 use clients::ClientSetup;
 use key_watcher::KeyWatcher;
 use pin_watcher::PinWatcher;
@@ -63,7 +66,7 @@ pub(crate) struct ServeArgs {
     /// Where to listen, such as 127.0.0.1:7600 or 7600; port 0 picks a free one
     #[arg(long, visible_alias = "port", value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
-    /// Allow an address that other machines can reach without requiring keys
+    /// Allow an address that other machines can reach without requiring keys and TLS
     #[arg(long)]
     insecure: bool,
     /// Print the complete setup for each client
@@ -100,6 +103,7 @@ struct RunningGateway<'a> {
     guard: Arc<AccessGuard>,
     handle: GatewayHandle,
     doorkeeper: KeyWatcher,
+    certificates: CertificateWatcher,
     arrivals: FuturesUnordered<ServerArrival>,
     /// Persists servers that are added and removed over HTTP.
     keeper: Arc<ServerPersistence>,
@@ -141,6 +145,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
             change = source.next() => running.take(change),
             () = running.doorkeeper.changed() => running.replace_keys(),
             () = pins.changed() => pins.reload(&running.manager),
+            () = running.certificates.changed() => running.replace_certificates(),
             Some((server, arrived)) = running.arrivals.next() => {
                 running.handle_arrival(server, arrived);
                 // Once the start is over, its code is not needed again soon.
@@ -188,6 +193,8 @@ impl<'a> RunningGateway<'a> {
         let manager = app.manager(&loaded.settings, profile_of_gateway()).clone();
         let plan = GatewayPlan::make(app, &loaded, &manager, None)?;
         let mut config = gateway::config(&loaded.settings, doorkeeper.keys(app, &loaded.settings)?);
+        config.tls = gateway::tls(&loaded.settings)?;
+        let certificates = CertificateWatcher::new(app, config.tls.as_deref());
         take_inherited_socket(&mut config)?;
         check_address_free(&config)?;
         // Registered, but not started before the gateway listens.
@@ -220,6 +227,7 @@ impl<'a> RunningGateway<'a> {
             guard,
             handle,
             doorkeeper,
+            certificates,
             arrivals,
             keeper,
             terms,
@@ -231,7 +239,7 @@ impl<'a> RunningGateway<'a> {
 
     fn print_welcome(&self) {
         let clients = ClientSetup {
-            url: format!("{}/mcp", self.handle.url()),
+            url: format!("{}/mcp", self.shown_url()),
             config: self.loaded.origin.path().map(|path| path.display().to_string()),
             has_keys: self.doorkeeper.asks_for_keys(),
         };
@@ -241,7 +249,7 @@ impl<'a> RunningGateway<'a> {
         self.app.output.message(|paint| {
             let text = if self.args.print_clients { clients.in_full(paint) } else { clients.in_short(paint) };
             let page = match self.loaded.settings.gateway.dashboard {
-                true => format!("  Dashboard       open {}/ in a browser\n", self.handle.url()),
+                true => format!("  Dashboard       open {}/ in a browser\n", self.shown_url()),
                 false => String::new(),
             };
             format!("{} {}\n{page}{text}", paint.good("listening on"), paint.strong(self.handle.url()))
@@ -303,6 +311,23 @@ impl<'a> RunningGateway<'a> {
         }
     }
 
+    /// Puts changed certificates to use. If they cannot be used, the old ones stay, and the problem is reported once.
+    fn replace_certificates(&mut self) {
+        let Some(reloaded) = self.handle.reload_tls() else { return };
+        if let Some(text) = self.certificates.report(reloaded) {
+            self.app.output.message(|paint| match &text {
+                Ok(done) => paint.faint(done),
+                Err(problem) => report::warnings(std::slice::from_ref(problem), paint),
+            });
+        }
+    }
+
+    /// The address that clients should use: the public one, if there is one.
+    fn shown_url(&self) -> String {
+        let public = self.loaded.settings.gateway.public_url.clone();
+        public.unwrap_or_else(|| self.handle.url())
+    }
+
     /// A gateway that other machines can reach refuses everyone without its last key, instead of opening up.
     fn warn_if_shut(&self) {
         if self.guard.refuses_everyone() {
@@ -352,7 +377,8 @@ fn stopping(grace: Duration) -> String {
 /// Lets `tsugi status`, `logs` and `restart` find this gateway. It serves without a record too.
 fn publish_record(app: &App, running: &RunningGateway<'_>) -> Option<RecordLock> {
     let record = GatewayRecord {
-        url: running.handle.url(),
+        // A certificate rarely names the loopback address, so the commands of this machine use the public one too.
+        url: if running.loaded.settings.gateway.tls.is_some() { running.shown_url() } else { running.handle.url() },
         pid: std::process::id(),
         config: running.loaded.origin.path().map(gateway_record::canonical),
         directory: gateway_record::canonical(&app.context.directory),
@@ -416,9 +442,8 @@ fn start_failure(error: StartError) -> CommandFailure {
                         --listen 127.0.0.1:0 picks a free port, gateway.listen sets one permanently";
             CommandFailure::usage(format!("cannot listen on {address}: the address is in use")).with_hint(hint)
         }
-        StartError::Exposed(_) => {
-            CommandFailure::usage(error.to_string()).with_hint("`tsugi key add NAME` creates a key")
-        }
+        StartError::Exposed(address) => exposure::without_keys(*address),
+        StartError::Unencrypted(address) => exposure::without_tls(*address),
         _ => CommandFailure::usage(error.to_string()),
     }
 }

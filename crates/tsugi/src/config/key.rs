@@ -11,8 +11,9 @@ pub(crate) mod value;
 use std::ops::Deref;
 
 use super::settings::{
-    admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, egress, gateway, issuer, issuer_claims,
-    limits, options, outbound, pin, pool, previous_key, retry, root, sandbox, scopes, server, tool, validate,
+    admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, certificate, egress, gateway, issuer,
+    issuer_claims, limits, listener_tls, options, outbound, pin, pool, previous_key, retry, root, sandbox, scopes,
+    server, server_tls, tool, validate,
 };
 use shape::SchemaShape;
 use value::ValueType;
@@ -69,6 +70,7 @@ pub(crate) struct SettingTable {
 pub(crate) static TABLES: &[&SettingTable] = &[
     &root::TABLE,
     &server::TABLE,
+    &server_tls::TABLE,
     &tool::TABLE,
     &retry::TABLE,
     &cache::TABLE,
@@ -80,6 +82,8 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &pool::TABLE,
     &options::TABLE,
     &gateway::TABLE,
+    &listener_tls::TABLE,
+    &certificate::TABLE,
     &auth::TABLE,
     &api_key::TABLE,
     &previous_key::TABLE,

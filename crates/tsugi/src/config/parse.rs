@@ -216,6 +216,22 @@ pub(crate) fn origin(text: &str) -> ParseResult<String> {
     }
 }
 
+/// The SHA-256 of a public key.
+pub(crate) fn pin(text: &str) -> ParseResult<String> {
+    match text.parse::<tsugi_tls::pin::KeyPin>() {
+        Ok(pin) => Ok(pin.to_string()),
+        Err(error) => expected(error.to_string()),
+    }
+}
+
+/// The name in a server's certificate.
+pub(crate) fn server_name(text: &str) -> ParseResult<String> {
+    match tsugi_tls::upstream::parse_server_name(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => expected("a host name or an address"),
+    }
+}
+
 /// A tool's name as the protocol wants it, or with the slash that some servers use.
 pub(crate) fn tool_name(text: &str) -> ParseResult<String> {
     let allowed = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-' | '/');

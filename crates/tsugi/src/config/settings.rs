@@ -9,6 +9,7 @@ mod network;
 mod oauth;
 mod pinning;
 mod policy;
+mod tls;
 mod top;
 mod upstream;
 
@@ -33,6 +34,8 @@ pub(in crate::config) use oauth::{admin_needs, issuer, issuer_claims, scopes};
 pub(in crate::config) use pinning::pin;
 pub(crate) use policy::CacheSettings;
 pub(in crate::config) use policy::{breaker, cache, pool, retry, sandbox, validate};
+pub(crate) use tls::{KeyPairSettings, ListenerTlsSettings, ServerTlsSettings};
+pub(in crate::config) use tls::{certificate, listener_tls, server_tls};
 pub(in crate::config) use top::options;
 pub(crate) use top::{OptionSettings, root};
 pub(crate) use upstream::{ServerSettings, ToolSettings};
@@ -90,6 +93,7 @@ pub(crate) struct RemoteTarget {
     /// What every connection is checked by, where the address did not come from the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) guard: Option<OutboundRules>,
+    pub(crate) tls: ServerTlsSettings,
 }
 
 /// A server that is part of tsugi.

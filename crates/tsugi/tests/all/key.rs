@@ -38,7 +38,10 @@ fn the_last_key_that_is_revoked_opens_no_gateway_that_others_can_reach() {
     let world = World::new();
     let made = world.run(&["key", "add", "ann"]);
     let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
-    let config = world.write("tsugi.yaml", "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0'}\n");
+    let config = world.write(
+        "tsugi.yaml",
+        "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0', trustedProxies: 127.0.0.1}\n",
+    );
     let serving = world.serve_as_written(&["--config", config.to_str().unwrap()]);
     let status = |key: &str| {
         let (head, _) = serving.ask("GET", "/mcp/tools", &[("X-Api-Key", key)], "");
@@ -53,10 +56,13 @@ fn the_last_key_that_is_revoked_opens_no_gateway_that_others_can_reach() {
 #[test]
 fn a_configuration_without_keys_is_not_taken_over_where_others_can_reach_it() {
     let world = World::new();
-    let with_key = "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0', auth: {adminKey: a-key-of-some-length}}\n";
+    let with_key = "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0', trustedProxies: 127.0.0.1, auth: {adminKey: a-key-of-some-length}}\n";
     let config = world.write("tsugi.yaml", with_key);
     let serving = world.serve_as_written(&["--config", config.to_str().unwrap()]);
-    world.write("tsugi.yaml", "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0'}\n");
+    world.write(
+        "tsugi.yaml",
+        "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0', trustedProxies: 127.0.0.1}\n",
+    );
     serving.wait_for("nothing was changed");
     assert!(serving.talk().contains("these settings have no key"), "{}", serving.talk());
     let (head, _) = serving.ask("GET", "/mcp/tools", &[("X-Api-Key", "a-key-of-some-length")], "");

@@ -20,4 +20,5 @@ mod seeds;
 mod serve;
 mod settings;
 mod stdio;
+mod tls;
 mod world;

@@ -61,6 +61,15 @@ fn an_address_that_others_can_reach_needs_a_key_or_a_word() {
     world.serve_as_written(&[&["--insecure"][..], &config].concat());
     world.serve(&config);
     assert!(world.run(&["key", "add", "ann"]).status.success());
+    // A key that can be read on the way is not enough.
+    let refused = world.run(&[&["serve"][..], &config].concat());
+    let talk = String::from_utf8_lossy(&refused.stderr);
+    assert!(talk.contains("without TLS") && talk.contains("tls: { cert:"), "{talk}");
+    assert!(talk.contains("trustedProxies: [") && talk.contains("reverse_proxy"), "{talk}");
+    world.write(
+        "open.yaml",
+        "servers: [{name: demo, builtin: demo}]\ngateway: {listen: '0.0.0.0:0', trustedProxies: [10.0.0.5]}\n",
+    );
     world.serve_as_written(&config);
 }
 

@@ -169,7 +169,7 @@ impl Serving {
     pub(crate) fn of(mut child: Child) -> Self {
         let talk = collect(child.stderr.take().unwrap());
         let mut serving = Serving { child, url: String::new(), talk };
-        serving.wait_for("listening on http://");
+        serving.wait_for("listening on http");
         let talk = serving.talk();
         let line = talk.lines().find(|line| line.starts_with("listening on ")).unwrap();
         serving.url = line.trim_start_matches("listening on ").to_owned();

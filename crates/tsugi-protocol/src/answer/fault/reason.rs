@@ -41,6 +41,10 @@ pub enum FaultReason {
     TlsExpired,
     /// No known authority has signed the certificate.
     TlsUntrusted,
+    /// The certificate is trusted, but its key is not one of those that are pinned.
+    TlsWrongKey,
+    /// Files that secure the connection cannot be used.
+    TlsFileUnusable,
     /// Any other failure of TLS.
     TlsFailed,
     /// The server answered the WebSocket upgrade with something else.

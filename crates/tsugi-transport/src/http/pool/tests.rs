@@ -261,7 +261,7 @@ async fn an_answer_without_a_body_leaves_its_connection_to_others_unread() {
 async fn just_closed() -> (PooledConnection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-    let connected = ConnectionPool::new(UpstreamConnector::new(None)).connect(&uri).await.unwrap();
+    let connected = ConnectionPool::new(UpstreamConnector::new(None, &Default::default())).connect(&uri).await.unwrap();
     let NewConnection::Http1(mut connection) = connected else { panic!("plain HTTP is HTTP/1") };
     let answering = async {
         let mut stream = listener.accept().await.unwrap().0;

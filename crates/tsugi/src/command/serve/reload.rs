@@ -49,6 +49,7 @@ impl RunningGateway<'_> {
             (None, None) => self.app.output.message(|paint| paint.faint("the configuration has not changed")),
         }
         self.replace_keys();
+        self.replace_certificates();
     }
 
     /// Begins to apply a change. Unusable settings change nothing.
@@ -183,6 +184,8 @@ fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec
         ("gateway.listen", before.listen != after.listen),
         ("gateway.publicUrl", before.public_url != after.public_url),
         ("gateway.auth.issuers", before.auth.oauth != after.auth.oauth),
+        ("gateway.tls", before.tls != after.tls),
+        ("gateway.trustedProxies", before.trusted_proxies != after.trusted_proxies),
         ("gateway.insecure", before.insecure != after.insecure),
         ("gateway.allowedHosts", before.allowed_hosts != after.allowed_hosts),
         ("gateway.allowedOrigins", before.allowed_origins != after.allowed_origins),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_schema::tool_name::ToolNaming;
 
-use super::{AuthSettings, OptionSettings, milliseconds};
+use super::{AuthSettings, ListenerTlsSettings, OptionSettings, milliseconds};
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
 use crate::config::key::value::{
@@ -16,15 +16,17 @@ use crate::config::key::value::{
 use crate::config::resolve::gateway::{read_admin, read_auth, read_limits, read_state_key};
 use crate::config::resolve::oauth::read_public_url;
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
+use crate::config::resolve::tls::read_tls;
 use crate::config::secret::Secret;
 
 settings! {
     gateway at "gateway": "How `tsugi serve` offers the servers to callers."
     => own GatewaySettings(reader, section, options: &OptionSettings) {
-        one LISTEN listen: SocketAddr = "listen", ADDRESS, "127.0.0.1:7600", "Where to listen. An address that others can reach needs a key (`auth`, `tsugi key add`) or `insecure`.";
+        one LISTEN listen: SocketAddr = "listen", ADDRESS, "127.0.0.1:7600", "Where to listen. An address that others can reach needs a key (`auth`, `tsugi key add`) and TLS (`tls`, or a proxy in `trustedProxies`), or `insecure`.";
         #[serde(skip_serializing_if = "Option::is_none")]
-        hand PUBLIC_URL public_url: Option<String> = "publicUrl", by_hand(Url), "", "The address under which clients know the gateway, such as `https://mcp.example.com`. Access tokens are issued for it, and every address in metadata comes from it.", section.get(&gateway::PUBLIC_URL).and_then(|node| read_public_url(reader, node));
-        one INSECURE insecure: bool = "insecure", FLAG, "false", "Listen where others can reach it, without authentication.";
+        hand PUBLIC_URL public_url: Option<String> = "publicUrl", by_hand(Url), "", "The address under which clients know the gateway, such as `https://mcp.example.com`. Access tokens are issued for it, and every address in metadata comes from it, never what a request claims. When it is `https`, browsers are told to stay with that (HSTS).", section.get(&gateway::PUBLIC_URL).and_then(|node| read_public_url(reader, node));
+        one INSECURE insecure: bool = "insecure", FLAG, "false", "Listen where others can reach it, without authentication or without TLS.";
+        hand TLS tls: Option<ListenerTlsSettings> = "tls", by_hand(Table("gateway.tls")), "", "Certificates, with which it speaks HTTPS. Without it, plain HTTP.", section.get(&gateway::TLS).and_then(|node| read_tls(reader, node));
         custom NAMING naming: ToolNaming = "naming", keyword(), "", "How tools are named together. Default: `options.naming`.", reader.optional(section, &gateway::NAMING).unwrap_or(options.naming);
         many ALLOWED_HOSTS allowed_hosts: String = "allowedHosts", HOSTS, "[]", "Host names that requests may use, besides its own address and loopback.";
         many ALLOWED_ORIGINS allowed_origins: String = "allowedOrigins", ORIGINS, "[]", "Web origins that may send requests, besides its own.";

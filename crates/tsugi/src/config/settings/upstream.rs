@@ -33,6 +33,7 @@ settings! {
         HEADERS: () = "headers", by_hand(TextMap), "{}", "Headers of every request to `url`.";
         GUARDED: bool = "guarded", FLAG, "false", "Check every connection to `url` by the rules of `outbound`. Servers that are added over HTTP are always checked, and are written down with this.";
         TRANSPORT: RemoteTransport = "transport" | "type", TRANSPORT_WORD, "auto", "How to talk. `auto` follows from `command` or from the address, and tries HTTP before SSE. `rpc` posts JSON-RPC to `<url>/rpc` without a handshake.";
+        TLS: () = "tls", by_hand(Table("servers[].tls")), "", "How connections to `url` are secured. Default: the authorities of the system.";
         BUILTIN: BuiltinServer = "builtin", keyword(), "", "A server that is part of tsugi.";
         SANDBOX: SandboxPolicy = "sandbox", SANDBOX_WORD, "off", "What the program may reach.";
         DISABLED: bool = "disabled", FLAG, "false", "Keep the entry but do not use it.";

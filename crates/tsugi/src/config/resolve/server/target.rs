@@ -52,8 +52,15 @@ fn say_missing(reader: &mut SettingsReader<'_>, node: &ConfigNode, entry: Option
 }
 
 fn builtin(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<BuiltinTarget> {
-    let others: [&'static SettingKey; 6] =
-        [&server::ENV, &server::ENV_FILE, &server::CWD, &server::HEADERS, &server::SANDBOX, &server::TRANSPORT];
+    let others: [&'static SettingKey; 7] = [
+        &server::ENV,
+        &server::ENV_FILE,
+        &server::CWD,
+        &server::HEADERS,
+        &server::SANDBOX,
+        &server::TRANSPORT,
+        &server::TLS,
+    ];
     without_effect(reader, section, "builtin", &others);
     let args = command::args(reader, section);
     let builtin = reader.optional(section, &server::BUILTIN)?;

@@ -12,7 +12,7 @@ use crate::config::settings::{CommandTarget, sandbox, server};
 
 /// Reads the program and what belongs to it.
 pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<CommandTarget> {
-    without_effect(reader, section, "command", &[&server::HEADERS, &server::GUARDED]);
+    without_effect(reader, section, "command", &[&server::HEADERS, &server::GUARDED, &server::TLS]);
     if let Some(node) = section.get(&server::TRANSPORT) {
         reader.value(server::TRANSPORT.name, node, stdio_word);
     }

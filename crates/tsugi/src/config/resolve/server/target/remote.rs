@@ -6,8 +6,9 @@ use super::{SettingsReader, SettingsSection, without_effect};
 use crate::config::document::ConfigNode;
 use crate::config::key::SettingKey;
 use crate::config::resolve::EntryTrust;
+use crate::config::resolve::tls::read_server_tls;
 use crate::config::secret::{self, MASK, MaskedText, Secret};
-use crate::config::settings::{RemoteTarget, RemoteTransport, server};
+use crate::config::settings::{RemoteTarget, RemoteTransport, ServerTlsSettings, server};
 
 /// Reads the address and what belongs to it.
 pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<RemoteTarget> {
@@ -29,7 +30,17 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_
     let transport = fit_transport(reader, node, section, &url, transport)?;
     let shown = showable(reader, &text, &url);
     let guard = is_guarded.then(|| reader.outbound.clone());
-    Some(RemoteTarget { shown, url, headers, transport, guard })
+    let tls = tls(reader, section, &url);
+    Some(RemoteTarget { shown, url, headers, transport, guard, tls })
+}
+
+/// How the connection is secured. An address without TLS cannot have any of it: that would be a false sense of safety.
+fn tls(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>, url: &Url) -> ServerTlsSettings {
+    let Some(node) = section.get(&server::TLS) else { return ServerTlsSettings::default() };
+    if !matches!(url.scheme(), "https" | "wss") {
+        reader.problem(node, format!("`tls` does not fit an address that begins with {}://", url.scheme()));
+    }
+    read_server_tls(reader, node)
 }
 
 fn is_reachable(url: &Url) -> bool {

@@ -1,0 +1,87 @@
+//! Certificates and keys: which files, and what is expected of a server.
+
+use super::EntryTrust;
+use super::reader::{SettingsReader, SettingsSection};
+use crate::config::document::ConfigNode;
+use crate::config::key::SettingKey;
+use crate::config::settings::{
+    KeyPairSettings, ListenerTlsSettings, ServerTlsSettings, certificate, listener_tls, server_tls,
+};
+
+/// Reads `gateway.tls`.
+pub(in crate::config) fn read_tls(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<ListenerTlsSettings> {
+    let section = SettingsSection::open(reader, Some(node), &listener_tls::TABLE);
+    let first = pair(reader, node, &section, &listener_tls::CERT, &listener_tls::KEY);
+    let mut certificates: Vec<KeyPairSettings> = first.into_iter().collect();
+    if let Some(list) = section.get(&listener_tls::CERTIFICATES) {
+        certificates.extend(more_pairs(reader, list));
+    }
+    if certificates.is_empty()
+        && section.get(&listener_tls::CERT).is_none()
+        && section.get(&listener_tls::KEY).is_none()
+    {
+        reader.problem(node, "`tls` needs `cert` and `key`");
+    }
+    let redirect = reader.optional(&section, &listener_tls::REDIRECT);
+    (!certificates.is_empty()).then_some(ListenerTlsSettings { certificates, redirect })
+}
+
+fn more_pairs(reader: &mut SettingsReader<'_>, list: &ConfigNode) -> Vec<KeyPairSettings> {
+    let Some(items) = list.items() else {
+        reader.problem(list, format!("`certificates` must be a list, but this is {}", list.kind()));
+        return Vec::new();
+    };
+    let mut pairs = Vec::with_capacity(items.len());
+    for item in items {
+        let section = SettingsSection::open(reader, Some(item), &certificate::TABLE);
+        let found = pair(reader, item, &section, &certificate::CERT, &certificate::KEY);
+        if found.is_none() && section.get(&certificate::CERT).is_none() {
+            reader.problem(item, "a pair has both `cert` and `key`");
+        }
+        pairs.extend(found);
+    }
+    pairs
+}
+
+/// Both files of a pair; one without the other is a problem.
+fn pair(
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    section: &SettingsSection<'_>,
+    cert: &'static SettingKey,
+    key: &'static SettingKey,
+) -> Option<KeyPairSettings> {
+    match (section.get(cert), section.get(key)) {
+        (Some(cert), Some(key)) => {
+            let (cert, key) = (reader.path(cert), reader.path(key));
+            Some(KeyPairSettings { cert: cert?, key: key? })
+        }
+        (None, None) => None,
+        (Some(_), None) | (None, Some(_)) => {
+            reader.problem(node, "`cert` and `key` belong together: one of them is missing");
+            None
+        }
+    }
+}
+
+/// Reads `servers[].tls`.
+pub(in crate::config) fn read_server_tls(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> ServerTlsSettings {
+    let section = SettingsSection::open(reader, Some(node), &server_tls::TABLE);
+    let names_files = [&server_tls::CA.key, &server_tls::CERT.key, &server_tls::KEY.key];
+    // A client that adds a server must not make us open files of our machine.
+    if reader.trust != EntryTrust::Own && names_files.into_iter().any(|key| section.get(key).is_some()) {
+        reader.problem(node, "files are not read for entries that come over the network");
+        return ServerTlsSettings::default();
+    }
+    let settings = ServerTlsSettings {
+        ca: reader.paths(&section, &server_tls::CA).unwrap_or_default(),
+        only: reader.or_default(&section, &server_tls::ONLY),
+        client: pair(reader, node, &section, &server_tls::CERT, &server_tls::KEY),
+        server_name: reader.optional(&section, &server_tls::SERVER_NAME),
+        pin: reader.list_or_default(&section, &server_tls::PIN),
+    };
+    if settings.only && settings.ca.is_empty() {
+        reader.problem(node, "`only` trusts `ca` alone, and there is no `ca`");
+    }
+    settings
+}
