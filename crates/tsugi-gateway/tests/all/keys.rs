@@ -19,6 +19,7 @@ use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
 use tsugi_gateway::guard::authority::Authority;
 use tsugi_gateway::guard::credential::{CredentialCheck, CredentialVerifier};
 use tsugi_gateway::guard::permit::AccessPermit;
+use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_gateway::guard::quota::CallQuota;
 use tsugi_gateway::guard::refusal::HttpRefusal;
 use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, HubConfig};

@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tsugi_gateway::config::Exposure;
 use tsugi_gateway::guard::api_key::ApiKey;
+use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, StartError};
 use tsugi_protocol::answer::Reply;
 use tsugi_protocol::mcp::Method;
