@@ -30,9 +30,18 @@ impl PinDigest {
         }
     }
 
-    /// The digest of the bytes of a file.
-    pub fn of_bytes(bytes: &[u8]) -> Self {
-        Self::of_parts(&[bytes])
+    /// The digest of a file, which is read piece by piece: programs can be larger than what a gateway may hold.
+    pub(crate) fn of_reader(mut file: impl std::io::Read) -> std::io::Result<Self> {
+        let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => return Ok(Self::finish(context)),
+                Ok(read) => context.update(&piece[..read]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn of_parts(parts: &[&[u8]]) -> Self {
@@ -40,6 +49,10 @@ impl PinDigest {
         for part in parts {
             context.update(part);
         }
+        Self::finish(context)
+    }
+
+    fn finish(context: ring::digest::Context) -> Self {
         let mut digest = [0; 32];
         digest.copy_from_slice(context.finish().as_ref());
         Self(digest)

@@ -65,7 +65,10 @@ fn is_executable(path: &Path) -> bool {
 
 fn digest_of_file(path: &Path) -> Option<PinDigest> {
     let size = std::fs::metadata(path).ok().filter(|file| file.is_file())?.len();
-    (size <= LARGEST_PROGRAM).then(|| std::fs::read(path).ok().map(|bytes| PinDigest::of_bytes(&bytes))).flatten()
+    if size > LARGEST_PROGRAM {
+        return None;
+    }
+    PinDigest::of_reader(std::fs::File::open(path).ok()?).ok()
 }
 
 /// The package that a runner fetches in whatever version is newest; `None` when there is none.

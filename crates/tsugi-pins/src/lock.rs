@@ -151,6 +151,28 @@ impl LockFile {
         self.lines.remove(key).is_some()
     }
 
+    /// Takes over the lists of `other` that are not pinned here, each as a whole.
+    pub(crate) fn adopt_lists(&mut self, other: &LockFile) {
+        let lists = other.lines.iter().filter(|(_, definition)| definition.is_none()).map(|(key, _)| key);
+        for list in lists.filter(|list| !self.lines.contains_key(list)).cloned().collect::<Vec<_>>() {
+            let pins = other.of_server(&list.server).filter(|(key, _)| key.kind.list() == list.name);
+            self.lines.extend(pins.map(|(key, definition)| (key.clone(), Some(definition.clone()))));
+            self.lines.insert(list, None);
+        }
+    }
+
+    /// The list that a thing belongs to, with all that is pinned of it; empty where the list is not pinned.
+    pub(crate) fn list_of(&self, key: &PinKey) -> LockFile {
+        let list = key.kind.list();
+        let mut part = LockFile::default();
+        if self.has_list(&key.server, list) {
+            part.insert_list(&key.server, list);
+            let pins = self.of_server(&key.server).filter(|(pin, _)| pin.kind.list() == list);
+            part.lines.extend(pins.map(|(pin, definition)| (pin.clone(), Some(definition.clone()))));
+        }
+        part
+    }
+
     /// Forgets a server.
     pub fn remove_server(&mut self, server: &str) {
         self.lines.retain(|key, _| key.server != server);

@@ -8,12 +8,13 @@ use serde::Serialize;
 pub enum PinMode {
     /// Nothing is compared.
     Off,
-    /// What is seen first is pinned; what differs later passes and is reported.
+    /// What differs from the lock file passes and is reported. What the file does not have is remembered for as long
+    /// as the process runs.
     #[default]
     Warn,
     /// Only what is pinned passes.
     Enforce,
-    /// What is seen first is pinned; later only what is pinned passes.
+    /// What is seen first is written to the lock file; later only what is pinned passes.
     Tofu,
 }
 

@@ -22,11 +22,12 @@ pub use event::{PinEvent, PinEventKind, PinObserver};
 use lock_on_disk::LockOnDisk;
 pub use lock_on_disk::PinStoreError;
 
-/// Whether what is seen for the first time is written to the file.
+/// What may write the lock file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PinWriting {
+    /// First sights of servers whose mode is `tofu`, and orders.
     FirstSight,
-    /// Only orders write: for commands that show what differs.
+    /// Only orders: for commands that show what differs.
     OnOrder,
 }
 
@@ -160,13 +161,15 @@ impl PinStore {
         self.state.lock().disk.path().to_owned()
     }
 
-    /// Pins programs too where nothing is refused for them: reading one takes a moment, which a service has.
+    /// Compares programs too where nothing is refused for them: reading one takes a moment, which a service has.
     pub fn look_at_commands(&self) {
         self.looks_at_commands.store(true, Ordering::Relaxed);
     }
 
-    pub fn looks_at_commands(&self) -> bool {
-        self.looks_at_commands.load(Ordering::Relaxed)
+    /// Whether the program of a server is read where nothing is refused for it: there must be a pin to compare with.
+    pub fn looks_at_command(&self, server: &str) -> bool {
+        let is_pinned = || self.with_lock(|lock| lock.has_list(server, PinKind::Command.list()));
+        self.looks_at_commands.load(Ordering::Relaxed) && (self.writing == PinWriting::OnOrder || is_pinned())
     }
 
     /// Hands every event to `observer`, such as an audit trail. Only the first one is taken.
@@ -189,8 +192,8 @@ impl PinStore {
         self.state.lock().disk.reload()
     }
 
-    /// Judges what a server offers. What is seen for the first time is pinned where the policy says so. Reads and
-    /// writes the lock file, so it may block for a moment.
+    /// Judges what a server offers. What is seen for the first time is pinned where the policy says so: in the file with
+    /// `tofu`, until the end of this process with `warn`. Reads and writes the lock file, so it may block for a moment.
     pub fn judge(
         &self,
         server: &str,
@@ -238,7 +241,10 @@ impl PinStore {
             if seen.is_some() && seen != review.drift.new.as_ref().map(|new| new.digest) {
                 return Err(AcceptError::ChangedAgain(key.clone()));
             }
+            // With one thing its list counts as pinned, so the rest of a list that was only remembered goes with it.
+            let rest = state.disk.remembered().list_of(key);
             state.disk.update(|lock| {
+                lock.adopt_lists(&rest);
                 match &review.drift.new {
                     Some(new) => lock.insert(key.clone(), new.clone()),
                     None => {
@@ -353,7 +359,7 @@ impl StoreState {
             return verdicts;
         }
         if source == OfferSource::Live && policy.mode.pins_first_sight() {
-            self.pin_first_sight(server, offer, &first_seen, &reviews);
+            self.pin_first_sight(server, policy.mode, offer, &first_seen, &reviews);
         }
         self.settle(server, offer, source, reviews, policy, now, events);
         for review in first_seen.iter().filter(|review| !review.findings.is_empty()) {
@@ -401,12 +407,19 @@ impl StoreState {
     }
 
     /// Pins what was seen first. A list counts as seen only once: what it gains later is an addition.
-    fn pin_first_sight(&mut self, server: &str, offer: &ServerOffer, first_seen: &[PinReview], held: &[PinReview]) {
+    fn pin_first_sight(
+        &mut self,
+        server: &str,
+        mode: PinMode,
+        offer: &ServerOffer,
+        first_seen: &[PinReview],
+        held: &[PinReview],
+    ) {
         let unseen: Vec<&'static str> = offer.lists().filter(|list| !self.disk.lock().has_list(server, list)).collect();
         if unseen.is_empty() {
             return;
         }
-        let written = self.disk.update(|lock| {
+        let pin = |lock: &mut LockFile| {
             for list in &unseen {
                 // Another process may have been first: then its pins hold, and ours are additions to them.
                 if lock.has_list(server, list) {
@@ -421,11 +434,18 @@ impl StoreState {
                 }
                 lock.insert_list(server, list);
             }
-        });
+        };
         let things = first_seen.len();
-        match written {
+        // A file that people commit is not written without being asked for: `tofu` and `tsugi lock` ask.
+        if mode != PinMode::Tofu {
+            self.disk.remember(pin);
+            tracing::debug!(target: "tsugi_pins", server, things, "remembered at first sight");
+            return;
+        }
+        match self.disk.update(pin) {
             Ok(()) => tracing::debug!(target: "tsugi_pins", server, things, "pinned at first sight"),
             Err(error) => {
+                self.disk.remember(pin);
                 // Said once: a configuration in a read-only place would repeat it for every server.
                 if self.disk.may_complain() {
                     let path = self.disk.path().display();

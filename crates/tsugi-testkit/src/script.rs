@@ -13,6 +13,8 @@ pub use action::{Action, Form, Junk};
 pub struct Script {
     /// The name it gives itself.
     pub name: String,
+    /// The version it gives itself; without one, the number of its launch.
+    pub version: Option<String>,
     /// Which eras it speaks.
     pub era: Eras,
     /// The legacy revisions it accepts in `initialize`; others are answered with the last of these.
@@ -56,6 +58,7 @@ impl Default for Script {
     fn default() -> Self {
         Self {
             name: "scripted".into(),
+            version: None,
             era: Eras::Both,
             versions: ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"].map(String::from).to_vec(),
             claims_version: None,

@@ -76,8 +76,8 @@ impl ClientTrust {
         self.verifier.verify_client_cert(own, others, UnixTime::since_unix_epoch(since_epoch))?;
         let facts = CertificateFacts::read(own).map_err(|_| UntrustedCertificate::Malformed)?;
         let name = match &self.trust_domain {
-            Some(domain) => CertificateName::of_spiffe(&facts, domain).ok_or(UntrustedCertificate::OtherDomain)?,
-            None => CertificateName::of(&facts).ok_or(UntrustedCertificate::NoName)?,
+            Some(domain) => CertificateSubject::of_spiffe(&facts, domain).ok_or(UntrustedCertificate::OtherDomain)?,
+            None => CertificateSubject::of(&facts).ok_or(UntrustedCertificate::NoName)?,
         };
         Ok(CertificateIdentity { name, facts })
     }
@@ -108,7 +108,7 @@ pub enum UntrustedCertificate {
 /// A caller that has shown a good certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateIdentity {
-    pub name: CertificateName,
+    pub name: CertificateSubject,
     /// What else the certificate says; its key binds tokens (RFC 8705), its end ends streams.
     pub facts: CertificateFacts,
 }
@@ -116,7 +116,7 @@ pub struct CertificateIdentity {
 /// The name that a certificate gives to its holder. Each form begins in a way that no other can, so that a
 /// certificate of one form cannot pass for one of another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct CertificateName(String);
+pub struct CertificateSubject(String);
 
 /// How names of the other two forms begin. A URI of these schemes is refused.
 const DNS: &str = "dns:";
@@ -124,7 +124,7 @@ const KEY: &str = "sha256:";
 /// More is not a name.
 const LONGEST: usize = 512;
 
-impl CertificateName {
+impl CertificateSubject {
     /// The first URI name, else the first DNS name, else the digest of the key.
     fn of(facts: &CertificateFacts) -> Option<Self> {
         if let Some(uri) = facts.uri_names.first() {
@@ -162,7 +162,7 @@ fn is_plain_uri(uri: &str) -> bool {
         && uri.bytes().all(|b| b.is_ascii_graphic())
 }
 
-impl fmt::Display for CertificateName {
+impl fmt::Display for CertificateSubject {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn name(uris: &[&str], dns: &[&str]) -> Option<String> {
-        CertificateName::of(&facts(uris, dns)).map(|name| name.to_string())
+        CertificateSubject::of(&facts(uris, dns)).map(|name| name.to_string())
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_spiffe_id_counts_only_under_the_trust_domain_and_alone() {
-        let of = |uris: &[&str]| CertificateName::of_spiffe(&facts(uris, &[]), "corp.example").is_some();
+        let of = |uris: &[&str]| CertificateSubject::of_spiffe(&facts(uris, &[]), "corp.example").is_some();
         assert!(of(&["spiffe://corp.example/agent/one"]));
         for uri in [
             "spiffe://corp.example.evil/agent",

@@ -43,12 +43,15 @@ fn format(flag: Option<LogFormat>, variable: Option<&str>) -> LogFormat {
 
 /// Commands report failing servers themselves, with hints, so the library's warnings would repeat them. A service also
 /// logs schema violations (`tsugi_checking`) and every start, stop and crash of a server (`tsugi_lifecycle`), which
-/// nothing else reports, and every refused token with the rule that decided (`tsugi_access`). `tsugi_debug` has lines only with `options.debug`.
+/// nothing else reports, every refused token with the rule that decided (`tsugi_access`), and definitions that look
+/// suspicious (`tsugi_lint`). `tsugi_debug` has lines only with `options.debug`.
 fn level(is_quiet: bool, verbose: u8, is_service: bool) -> &'static str {
     match (is_quiet, verbose) {
         (true, _) => "error",
         (false, 0) if is_service => "warn,tsugi_client=error,tsugi_lifecycle=info,tsugi_access=info,tsugi_debug=info",
-        (false, 0) => "warn,tsugi_client=error,tsugi_checking=error,tsugi_lifecycle=off,tsugi_debug=info",
+        (false, 0) => {
+            "warn,tsugi_client=error,tsugi_checking=error,tsugi_lint=error,tsugi_lifecycle=off,tsugi_debug=info"
+        }
         (false, 1) => "info",
         (false, _) => "debug",
     }

@@ -134,7 +134,7 @@ async fn attempt(
 async fn may_start(instance: &Arc<Instance>, command: &JobCommand) -> Result<(), Fault> {
     let Some((store, policy)) = instance.pins() else { return Ok(()) };
     let may_refuse = policy.may_refuse();
-    if !may_refuse && !store.looks_at_commands() {
+    if !may_refuse && !store.looks_at_command(&instance.config.name) {
         return Ok(());
     }
     let (judging, command) = (instance.clone(), command.clone());

@@ -20,6 +20,7 @@ use tsugi_gateway::guard::oauth::document_fetch::{DocumentFailure, DocumentFetch
 use tsugi_gateway::guard::oauth::issuer_keys::IssuerKeys;
 use tsugi_gateway::guard::oauth::resource::ResourceDirectory;
 use tsugi_gateway::guard::oauth::verifier::{AdminNeeds, ClaimPointers, OAuthVerifier, TokenIssuer};
+use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_gateway::guard::quota::CallQuota;
 use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, HubConfig};
 use tsugi_protocol::answer::{Answer, Call, Reply};
@@ -121,6 +122,8 @@ struct Setup {
     admin_needs: AdminNeeds,
     quota: Option<CallQuota>,
     is_down: bool,
+    /// Whether this machine is a proxy that says where its clients are.
+    is_proxied: bool,
 }
 
 fn issuer(name: &str, issuer: &str, site: &Arc<IssuerSite>, quota: Option<CallQuota>) -> TokenIssuer {
@@ -150,7 +153,9 @@ impl World {
         let implies = setup.implies.iter().map(|(scope, list)| ((*scope).to_owned(), ScopeSet::parse(list)));
         let verifier =
             OAuthVerifier::new(issuers, resources.clone(), ScopeImplications::new(implies), setup.admin_needs);
-        let config = GatewayConfig { keys: setup.keys, ..GatewayConfig::on_free_port() };
+        let loopback = || vec![AddressRange::parse("127.0.0.0/8").unwrap()];
+        let trusted_proxies = setup.is_proxied.then(loopback).unwrap_or_default();
+        let config = GatewayConfig { keys: setup.keys, trusted_proxies, ..GatewayConfig::on_free_port() };
         let guard = AccessGuard::new(&config).with_resources(resources).with_verifier(Arc::new(verifier));
         let manager = Manager::new(ManagerOptions::default());
         let journal = Journal::default();
@@ -362,7 +367,7 @@ async fn n10_a_session_is_not_there_for_another_subject() {
 
 #[tokio::test]
 async fn n11_a_rotated_key_is_used_at_once_and_invented_ids_cost_one_fetch() {
-    let world = World::new(Setup::default()).await;
+    let world = World::new(Setup { is_proxied: true, ..Setup::default() }).await;
     assert_eq!(world.call(&world.key.token(&claims())).await.status, 200);
     assert_eq!(world.site.key_fetches(ISSUER), 1);
     let next = ForgeKey::es256("k2");
@@ -372,9 +377,12 @@ async fn n11_a_rotated_key_is_used_at_once_and_invented_ids_cost_one_fetch() {
     let answers = futures_util::future::join_all(tokens.iter().map(|token| world.call(token))).await;
     assert!(answers.iter().all(|got| got.status == 200), "{answers:?}");
     assert_eq!(world.site.key_fetches(ISSUER), 2);
+    // Each from another client of the proxy: one address alone is refused for its guesses after twenty of them.
     for number in 0..200 {
-        let forged = ForgeKey::es256(&format!("x{number}")).token(&claims());
-        assert_eq!(world.call(&forged).await.status, 401);
+        let forged = format!("Bearer {}", ForgeKey::es256(&format!("x{number}")).token(&claims()));
+        let address = format!("192.0.2.{number}");
+        let got = world.call_with("/mcp", &[("Authorization", &forged), ("X-Forwarded-For", &address)]).await;
+        assert_eq!(got.status, 401, "{got:?}");
     }
     assert_eq!(world.site.key_fetches(ISSUER), 2, "within thirty seconds of the last fetch for an unknown key");
     assert_eq!(world.call(&world.key.token(&claims())).await.status, 200);
@@ -438,10 +446,10 @@ async fn n15_a_missing_base_scope_is_named_and_an_implied_one_counts() {
 
 #[tokio::test]
 async fn n16_every_route_asks_for_a_credential() {
-    let world = World::new(Setup { base: "mcp", ..Setup::default() }).await;
+    let world = World::new(Setup { base: "mcp", is_proxied: true, ..Setup::default() }).await;
     let narrow = format!("Bearer {}", world.key.token(&with("scope", json!("other"))));
     let metadata = "/.well-known/oauth-protected-resource";
-    for (verb, path, resource) in [
+    for (number, (verb, path, resource)) in [
         ("POST", "/mcp", "/mcp"),
         ("GET", "/mcp", "/mcp"),
         ("DELETE", "/mcp", "/mcp"),
@@ -455,8 +463,14 @@ async fn n16_every_route_asks_for_a_credential() {
         ("GET", "/openapi.json", ""),
         ("GET", "/servers", ""),
         ("GET", "/metrics", ""),
-    ] {
-        let bare = world.client.send(verb, path, &[], "{}").await;
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // Each from another client of the proxy, so that none is refused for the number of its guesses.
+        let address = format!("192.0.2.{number}");
+        let from = ("X-Forwarded-For", address.as_str());
+        let bare = world.client.send(verb, path, &[from], "{}").await;
         assert_eq!(bare.status, 401, "{verb} {path}: {bare:?}");
         let challenge = bare.header("www-authenticate").unwrap();
         assert_eq!(
@@ -464,10 +478,10 @@ async fn n16_every_route_asks_for_a_credential() {
             format!("Bearer scope=\"mcp\", resource_metadata=\"{PUBLIC}{metadata}{resource}\""),
             "{verb} {path}"
         );
-        let bad = world.client.send(verb, path, &[("Authorization", "Bearer eyJhIjox.e30.x")], "{}").await;
+        let bad = world.client.send(verb, path, &[from, ("Authorization", "Bearer eyJhIjox.e30.x")], "{}").await;
         assert_eq!(bad.status, 401, "{verb} {path}: {bad:?}");
         assert!(bad.header("www-authenticate").unwrap().contains("invalid_token"), "{verb} {path}: {bad:?}");
-        let refused = world.client.send(verb, path, &[("Authorization", &narrow)], "{}").await;
+        let refused = world.client.send(verb, path, &[from, ("Authorization", &narrow)], "{}").await;
         assert!(matches!(refused.status, 401 | 403), "{verb} {path}: {refused:?}");
     }
     for path in ["/healthz", "/readyz"] {

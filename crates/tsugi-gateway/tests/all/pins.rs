@@ -261,6 +261,7 @@ async fn warning_lets_a_change_pass_and_reports_it_once() {
     let events = world.events.0.lock().clone();
     assert_eq!((events.len(), events[0].key.to_string()), (1, "up/read".to_owned()));
     assert_eq!(world.store.reviews().len(), 1);
+    assert!(!world.folder.path().join("tsugi.lock").exists(), "only `tsugi lock` and `tofu` write it");
 }
 
 #[tokio::test]
@@ -325,7 +326,7 @@ async fn enforcing_lists_nothing_that_is_not_in_the_lock_and_refuses_arguments_t
     world.call_everywhere("read", json!({})).await;
     assert_eq!(upstream.ran(), 0);
     // With the lock of an earlier run everything is there.
-    let first = World::of(&[("up", &upstream)], pin(PinMode::Warn)).await;
+    let first = World::of(&[("up", &upstream)], pin(PinMode::Tofu)).await;
     let World { folder, .. } = first;
     let world =
         World::named(&[("up", &upstream)], pin(PinMode::Enforce), ToolNaming::Prefix, folder, StartPolicy::Eager).await;

@@ -113,16 +113,14 @@ fn the_layers_stand_in_the_order_of_the_code() {
     let of_file = |file: &str| file.rsplit('/').next().unwrap().trim_end_matches(".rs").to_owned();
     let in_walk: Vec<String> =
         rows().iter().filter(|row| row.stage == "layers").map(|row| of_file(&row.file)).collect();
-    assert_eq!(in_walk, in_code);
     let page = page();
     let table = page.split("| layer | what it does |").nth(1).expect("the layers are described");
-    let described: Vec<String> = table
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'))
-        .map(|line| line.split('|').nth(1).unwrap().trim().replace(' ', "_"))
-        .collect();
-    assert_eq!(described, in_code);
+    let table: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    let name = |line: &&str| line.split('|').nth(1).unwrap().trim().replace(' ', "_");
+    assert_eq!(table.iter().map(name).collect::<Vec<_>>(), in_code);
+    // A call walks through the layers that every call has.
+    let is_always_there = |line: &&&str| !line.contains("absent where");
+    assert_eq!(in_walk, table.iter().filter(is_always_there).map(name).collect::<Vec<_>>());
 }
 
 /// Faces turn wire formats into calls. What stands behind the calls is not theirs to know.

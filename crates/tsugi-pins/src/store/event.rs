@@ -98,7 +98,8 @@ impl PinEvent {
                 tracing::warn!(target: "tsugi_pins", %server, %kind, ?name, change, pin = mode, old, new, claimed_from, findings, "{} is not what is pinned: {effect}", kind);
             }
             PinEventKind::Lint => {
-                tracing::warn!(target: "tsugi_pins", %server, %kind, ?name, pin = mode, findings, "{} was pinned at first sight and looks suspicious", kind);
+                // A target of its own: a command that runs for a moment would repeat it every time.
+                tracing::warn!(target: "tsugi_lint", %server, %kind, ?name, pin = mode, findings, "{} looks suspicious", kind);
             }
             PinEventKind::Accepted => {
                 let by = self.by.as_deref();

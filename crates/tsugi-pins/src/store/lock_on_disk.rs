@@ -1,4 +1,4 @@
-//! The lock file on disk: read again when it changed, replaced as a whole, by one process at a time.
+//! The lock file on disk, and first sights that are only remembered: read again when it changed, replaced as a whole.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -26,17 +26,23 @@ struct FileStamp {
     modified: Option<SystemTime>,
 }
 
-/// The file, and what it said when it was last read.
+/// The file, what it said when it was last read, and what this process remembers besides.
 pub(super) struct LockOnDisk {
     path: PathBuf,
     stamp: Option<FileStamp>,
+    file: LockFile,
+    /// Lists that were seen first and not written; they end with this process.
+    remembered: LockFile,
+    /// What holds: the file, and the remembered lists that it does not have.
     lock: LockFile,
     has_complained: bool,
 }
 
 impl LockOnDisk {
     pub(super) fn open(path: PathBuf) -> Result<Self, PinStoreError> {
-        let mut disk = Self { path, stamp: None, lock: LockFile::default(), has_complained: false };
+        let empty = LockFile::default;
+        let mut disk =
+            Self { path, stamp: None, file: empty(), remembered: empty(), lock: empty(), has_complained: false };
         disk.reload()?;
         Ok(disk)
     }
@@ -52,15 +58,31 @@ impl LockOnDisk {
     /// Reads the file if it has changed; true when the pins differ.
     pub(super) fn reload(&mut self) -> Result<bool, PinStoreError> {
         let stamp = stamp_of(&self.path);
-        // A file that was never written says nothing: pins that could not be written hold until the end.
-        if stamp == self.stamp || stamp.is_none() && self.stamp.is_none() {
+        if stamp == self.stamp {
             return Ok(false);
         }
-        let lock = self.read()?;
+        let file = self.read()?;
         self.stamp = stamp;
-        let differs = lock != self.lock;
-        self.lock = lock;
-        Ok(differs)
+        let before = self.lock.clone();
+        self.hold(file);
+        Ok(self.lock != before)
+    }
+
+    fn hold(&mut self, file: LockFile) {
+        self.lock = file.clone();
+        self.lock.adopt_lists(&self.remembered);
+        self.file = file;
+    }
+
+    /// Pins until this process ends, without writing the file.
+    pub(super) fn remember(&mut self, change: impl Fn(&mut LockFile)) {
+        change(&mut self.remembered);
+        self.hold(self.file.clone());
+    }
+
+    /// What is remembered of a list that the file does not have.
+    pub(super) fn remembered(&self) -> &LockFile {
+        &self.remembered
     }
 
     fn read(&self) -> Result<LockFile, PinStoreError> {
@@ -72,40 +94,25 @@ impl LockOnDisk {
         LockFile::parse(&text).map_err(|error| PinStoreError::Parse { path: self.path.clone(), error })
     }
 
-    /// Changes the pins, over what another process may have written. When the file cannot be written the change still
-    /// holds in this process.
+    /// Changes the file, over what another process may have written. When it cannot be written nothing changes.
     pub(super) fn update(&mut self, change: impl Fn(&mut LockFile)) -> Result<(), PinStoreError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |error: std::io::Error| PinStoreError::Io { path, error }
         };
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let written = (|| {
-            // The folder is locked, since the file itself is replaced. The lock ends with the handle.
-            let guard = std::fs::File::open(folder).map_err(io(folder))?;
-            flock(&guard, FlockOperation::LockExclusive).map_err(|error| io(folder)(error.into()))?;
-            let mut lock = match self.path.exists() {
-                true => self.read()?,
-                false => self.lock.clone(),
-            };
-            let before = lock.clone();
-            change(&mut lock);
-            if lock != before || !self.path.exists() {
-                replace(&self.path, lock.to_string().as_bytes()).map_err(io(&self.path))?;
-            }
-            Ok(lock)
-        })();
-        match written {
-            Ok(lock) => {
-                self.lock = lock;
-                self.stamp = stamp_of(&self.path);
-                Ok(())
-            }
-            Err(error) => {
-                change(&mut self.lock);
-                Err(error)
-            }
+        // The folder is locked, since the file itself is replaced. The lock ends with the handle.
+        let guard = std::fs::File::open(folder).map_err(io(folder))?;
+        flock(&guard, FlockOperation::LockExclusive).map_err(|error| io(folder)(error.into()))?;
+        let before = self.read()?;
+        let mut file = before.clone();
+        change(&mut file);
+        if file != before || !self.path.exists() {
+            replace(&self.path, file.to_string().as_bytes()).map_err(io(&self.path))?;
         }
+        self.stamp = stamp_of(&self.path);
+        self.hold(file);
+        Ok(())
     }
 
     /// True once: whether to say that the file cannot be written.

@@ -87,7 +87,7 @@ fn the_table_of_modes_holds() {
 #[test]
 fn enforcing_with_a_lock_keeps_the_old_definition_and_lets_the_rest_pass() {
     let bench = bench();
-    bench.judge(PinMode::Warn, &[("a", "old"), ("b", "same")]);
+    bench.judge(PinMode::Tofu, &[("a", "old"), ("b", "same")]);
     let later = bench.judge(PinMode::Enforce, &[("a", "new"), ("b", "same"), ("c", "more")]);
     assert_eq!([tool(&later, "a"), tool(&later, "b"), tool(&later, "c")], ["keep", "pass", "hide"]);
     // Back again, and gone and back: nothing is held.
@@ -200,9 +200,30 @@ fn pins_that_cannot_be_written_hold_in_this_process() {
 }
 
 #[test]
+fn warning_compares_with_the_file_and_writes_it_only_when_something_is_accepted() {
+    let bench = bench();
+    let file = bench.folder.path().join("tsugi.lock");
+    bench.judge(PinMode::Warn, &[("a", "old"), ("b", "old")]);
+    bench.judge(PinMode::Warn, &[("a", "new"), ("b", "old")]);
+    assert_eq!((bench.events(), file.exists()), (1, false), "a change is reported while the process runs");
+    // The lock of another server that trusts first sight does not take these along, and they stay remembered.
+    bench.store.judge("t", policy(PinMode::Tofu), &offer(&[("x", "old")]), OfferSource::Live, bench.now);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"t\"") && !text.contains("\"s\""), "{text}");
+    bench.judge(PinMode::Warn, &[("a", "new"), ("b", "new")]);
+    assert_eq!(bench.events(), 2);
+    // Accepting one thing pins its list, so the other change still shows, here and in another process.
+    bench.store.accept(&PinKey::new("s", PinKind::Tool, "a"), None, "ann").unwrap();
+    let (other, events) = open(&bench.folder);
+    other.judge("s", policy(PinMode::Warn), &offer(&[("a", "new"), ("b", "new")]), OfferSource::Live, bench.now);
+    let keys: Vec<String> = events.lock().iter().map(|event| event.key.to_string()).collect();
+    assert_eq!(keys, ["s/b"]);
+}
+
+#[test]
 fn locking_a_server_replaces_its_pins_and_pruning_forgets_servers() {
     let bench = bench();
-    bench.judge(PinMode::Warn, &[("a", "old"), ("b", "old")]);
+    bench.judge(PinMode::Tofu, &[("a", "old"), ("b", "old")]);
     let command = PinStore::open(bench.store.path(), PinWriting::OnOrder).unwrap();
     let seen = command.judge("s", policy(PinMode::Enforce), &offer(&[("a", "new")]), OfferSource::Live, bench.now);
     assert!(seen.is_clean(), "a command that looks holds nothing back");

@@ -89,7 +89,8 @@ impl Turn {
     }
 
     fn info(&self) -> Value {
-        json!({"name": self.script().name, "version": self.server.launch.to_string()})
+        let version = self.script().version.clone().unwrap_or_else(|| self.server.launch.to_string());
+        json!({"name": self.script().name, "version": version})
     }
 
     fn capabilities(&self) -> Value {

@@ -21,14 +21,14 @@ use tsugi_outbound::{OutboundGuard, OutboundRules};
 use tsugi_transport::guarded_fetch::{FetchLimits, GuardedFetch};
 
 use super::gateway::is_everything;
-use crate::config::settings::{GatewaySettings, IssuerSettings, OAuthSettings};
+use crate::config::settings::{CheckedSettings, IssuerSettings, OAuthSettings};
 use crate::failure::CommandFailure;
 
 /// The guard, which accepts the tokens of the configured issuers too.
-pub(crate) fn with_issuers(guard: AccessGuard, gateway: &GatewaySettings) -> Result<AccessGuard, CommandFailure> {
-    let oauth = &gateway.auth.oauth;
+pub(crate) fn with_issuers(guard: AccessGuard, settings: &CheckedSettings) -> Result<AccessGuard, CommandFailure> {
+    let (gateway, oauth) = (&settings.gateway, &settings.gateway.auth.oauth);
     let Some(public_url) = gateway.public_url.as_deref().filter(|_| !oauth.is_off()) else { return Ok(guard) };
-    let issuers = oauth.issuers.iter().map(token_issuer).collect::<Result<Vec<_>, _>>()?;
+    let issuers = oauth.issuers.iter().map(|issuer| token_issuer(issuer, &settings.outbound)).collect::<Result<Vec<_>, _>>()?;
     let names = oauth.issuers.iter().map(|issuer| issuer.issuer.clone()).collect();
     let base = oauth.base_scopes.iter().map(String::as_str).collect();
     let resources = Arc::new(ResourceDirectory::new(public_url, names, base));
@@ -46,9 +46,10 @@ fn admin_needs(oauth: &OAuthSettings) -> AdminNeeds {
 }
 
 /// One issuer as the gateway wants it.
-fn token_issuer(settings: &IssuerSettings) -> Result<TokenIssuer, CommandFailure> {
+fn token_issuer(settings: &IssuerSettings, outbound: &OutboundRules) -> Result<TokenIssuer, CommandFailure> {
     let plain = if settings.insecure_loopback { PlainHttp::LoopbackOnly } else { PlainHttp::Refused };
-    let rules = OutboundRules { insecure_loopback: settings.insecure_loopback, ..OutboundRules::default() };
+    let insecure_loopback = settings.insecure_loopback || outbound.insecure_loopback;
+    let rules = OutboundRules { insecure_loopback, ..outbound.clone() };
     let fetch = Arc::new(IssuerFetch(GuardedFetch::new(OutboundGuard::new(rules))));
     let permit = match is_everything(&settings.filter) {
         true => None,

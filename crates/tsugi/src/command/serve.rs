@@ -200,7 +200,7 @@ impl<'a> RunningGateway<'a> {
         // Registered, but not started before the gateway listens.
         manager.hold_back();
         manager.reconcile(plan.servers);
-        let guard = oauth::with_issuers(AccessGuard::new(&config), &loaded.settings.gateway)?;
+        let guard = oauth::with_issuers(AccessGuard::new(&config), &loaded.settings)?;
         let guard = Arc::new(guard.with_verifier(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
         // Before anything can be called: a call that cannot be written down is not made.

@@ -15,7 +15,8 @@ fn tool(description: &str) -> Value {
 fn changing(pin: &str) -> (World, Scripted) {
     let old = json!({"tools": tool("Looks at a file.")});
     let tools = tool("Looks at\u{200b} any file.").as_array().unwrap().clone();
-    let scripted = Scripted::new(Script { tools, launches: vec![old.clone(), old], ..Script::default() });
+    let version = Some("1".to_owned());
+    let scripted = Scripted::new(Script { tools, version, launches: vec![old.clone(), old], ..Script::default() });
     let mut server = entry("files", &scripted);
     server["pin"] = pin.into();
     (World::with_servers(json!([server])), scripted)
@@ -53,14 +54,18 @@ fn what_was_locked_is_compared_word_by_word_refused_and_accepted() {
 }
 
 #[test]
-fn warning_writes_down_what_it_sees_first_and_lets_changes_pass() {
+fn warning_compares_where_there_is_a_lock_file_and_never_writes_one() {
     let (world, scripted) = changing("warn");
     world.run(&["call", "files/peek", "path=a"]).expect(0);
-    assert!(world.work().join("tsugi.lock").exists());
-    world.run(&["tools"]).expect(0);
+    assert!(!world.work().join("tsugi.lock").exists());
+    world.run(&["lock"]).expect(0);
+    let lock = std::fs::read_to_string(world.work().join("tsugi.lock")).unwrap();
+    // From here on the tool is another one.
     let changed = world.run(&["call", "files/peek", "path=a"]).expect(0);
     assert_eq!(calls(&scripted), 2, "{}", changed.shown());
+    assert!(changed.stderr.contains("is not what is pinned"), "{}", changed.shown());
     world.run(&["diff"]).expect(1);
+    assert_eq!(std::fs::read_to_string(world.work().join("tsugi.lock")).unwrap(), lock);
 }
 
 #[test]
