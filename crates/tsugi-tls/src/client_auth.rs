@@ -54,7 +54,7 @@ impl ClientTrust {
         }
         let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
         if !lists.is_empty() {
-            // A list that nobody renews any more must not keep a revoked certificate alive.
+            // An outdated list must not keep a revoked certificate alive.
             builder = builder.with_crls(lists).enforce_revocation_expiration();
         }
         if files.mode == ClientAuthMode::Optional {

@@ -28,7 +28,8 @@ use crate::failure::CommandFailure;
 pub(crate) fn with_issuers(guard: AccessGuard, settings: &CheckedSettings) -> Result<AccessGuard, CommandFailure> {
     let (gateway, oauth) = (&settings.gateway, &settings.gateway.auth.oauth);
     let Some(public_url) = gateway.public_url.as_deref().filter(|_| !oauth.is_off()) else { return Ok(guard) };
-    let issuers = oauth.issuers.iter().map(|issuer| token_issuer(issuer, &settings.outbound)).collect::<Result<Vec<_>, _>>()?;
+    let issuers =
+        oauth.issuers.iter().map(|issuer| token_issuer(issuer, &settings.outbound)).collect::<Result<Vec<_>, _>>()?;
     let names = oauth.issuers.iter().map(|issuer| issuer.issuer.clone()).collect();
     let base = oauth.base_scopes.iter().map(String::as_str).collect();
     let resources = Arc::new(ResourceDirectory::new(public_url, names, base));

@@ -56,7 +56,7 @@ pub(super) fn tools(
     (names, clashes)
 }
 
-/// The pinned names of servers that do not tell what they have: no other server takes them meanwhile.
+/// The pinned names of servers that do not tell what they have: no other server takes them until they do.
 pub(super) fn reserved<'a>(
     unknown: &'a [&Server],
     kind: PinKind,
