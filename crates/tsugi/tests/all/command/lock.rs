@@ -37,7 +37,7 @@ fn what_was_locked_is_compared_word_by_word_refused_and_accepted() {
     // From here on the tool is another one.
     let differs = world.run(&["diff"]).expect(1);
     assert!(differs.stdout.contains("files/peek changed"), "{}", differs.shown());
-    assert!(differs.stdout.contains("{+at⟨U+200B⟩ any+}"), "{}", differs.shown());
+    assert!(differs.stdout.contains("[-at-]{+at⟨U+200B⟩+} [-a-]{+any+} file."), "{}", differs.shown());
     let data = world.run(&["diff", "--json"]).expect(1).json();
     assert_eq!(data["differences"][0]["findings"][0]["rule"], "zero-width", "{data}");
     let before = calls(&scripted);
