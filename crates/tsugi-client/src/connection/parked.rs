@@ -9,7 +9,9 @@ use rand::RngExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tsugi_protocol::answer::{Call, Caller, Reply};
+use tsugi_protocol::era::round_trip;
 use tsugi_protocol::json::JsonObject;
+use tsugi_protocol::mcp::ProtocolVersion;
 use tsugi_protocol::mcp::input::Question;
 use tsugi_protocol::rpc::{RequestId, RpcError, RpcRequest, RpcResponse, code};
 
@@ -20,6 +22,9 @@ use super::question_owner::QuestionClient;
 pub(crate) trait ParkedRest: Send {
     /// The connection that the call is on. Ids of questions are unique on one connection only.
     fn connection(&self) -> ConnectionId;
+
+    /// The revision that the server speaks, in whose form it gets its answers.
+    fn version(&self) -> ProtocolVersion;
 
     /// The call's key and its client; `None` when it has ended.
     fn identity(&self) -> Option<(u64, QuestionClient)>;
@@ -95,10 +100,14 @@ impl ParkedCall {
     /// Goes on with the call, with its caller's answers.
     pub(crate) fn resume(mut self, call: &Call, answers: &JsonObject) -> Reply {
         let rest = self.rest.take().expect("a parked call is resumed once");
+        let version = rest.version();
         let (mut responses, mut unanswered) = (Vec::new(), Vec::new());
         for asked in std::mem::take(&mut self.asked) {
             match answers.get(&asked.question.key) {
-                Some(answer) => responses.push(RpcResponse::result(asked.request.id, answer)),
+                Some(answer) => {
+                    let answer = round_trip::answer_to_legacy(&asked.question.method, &answer, version);
+                    responses.push(RpcResponse::result(asked.request.id, answer));
+                }
                 None => unanswered.push(asked),
             }
         }

@@ -7,7 +7,7 @@ use std::task::{Context as TaskContext, Poll, Waker, ready};
 
 use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource, SentState};
 use tsugi_protocol::era::notification;
-use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::{Method, ProtocolVersion};
 use tsugi_protocol::rpc::{RpcError, RpcNotification, RpcRequest, RpcResponse, code};
 
 use super::context::{QuestionAdmission, RefusalReason};
@@ -227,6 +227,10 @@ impl<W: CallWire> ReplySource for CallReply<W> {
 impl<W: CallWire> ParkedRest for CallReply<W> {
     fn connection(&self) -> ConnectionId {
         self.wire.table().id
+    }
+
+    fn version(&self) -> ProtocolVersion {
+        self.wire.identity().version
     }
 
     fn identity(&self) -> Option<(u64, QuestionClient)> {

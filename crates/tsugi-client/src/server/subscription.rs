@@ -41,13 +41,7 @@ impl UpstreamSubscription {
         if let Some(listener) = self.listener.take() {
             listener.abort();
         }
-        let capabilities = connection.identity().capabilities.clone();
-        let filter = SubscriptionFilter {
-            tools: capabilities.has_list_changed("tools"),
-            prompts: capabilities.has_list_changed("prompts"),
-            resources: capabilities.has_list_changed("resources"),
-            uris: uris.into_iter().filter(|_| capabilities.has_resource_subscriptions()).collect(),
-        };
+        let filter = SubscriptionFilter::offered_by(&connection.identity().capabilities, uris);
         if !filter.is_empty() {
             self.listener = Some(tokio::spawn(listen(instance.clone(), connection.clone(), filter)).abort_handle());
         }

@@ -5,7 +5,7 @@ use crate::json::{JsonObject, ObjectWriter, RawJson};
 use crate::mcp::log::LogLevel;
 use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use crate::mcp::subscription::SubscriptionFilter;
-use crate::mcp::{Method, ServerCapabilities};
+use crate::mcp::Method;
 use crate::rpc::{RequestId, RpcNotification};
 
 /// A change for a legacy client: without the tag of a modern subscription, which it never opened.
@@ -21,11 +21,6 @@ pub fn to_legacy(change: &RpcNotification) -> RpcNotification {
         _ => MemberEdit::Keep,
     });
     change.with_params((!params.is_empty()).then(|| params.raw()))
-}
-
-/// The subscription that a modern notification belongs to.
-pub fn subscription_id(change: &RpcNotification) -> Option<RawJson> {
-    change.params_object().get_object("_meta")?.get(SUBSCRIPTION_ID)
 }
 
 /// The token that a progress notification belongs to.
@@ -59,13 +54,6 @@ pub fn cancelled_id(note: &RpcNotification) -> Option<RequestId> {
     note.params_object().get("requestId").and_then(RequestId::from_raw)
 }
 
-/// The parameters of `logging/setLevel`, by which a legacy client says how much it wants logged.
-pub fn set_level_params(level: LogLevel) -> RawJson {
-    let mut params = ObjectWriter::with_capacity(24);
-    params.string("level", level.as_str());
-    params.finish()
-}
-
 /// The level that a legacy client asked for.
 pub fn read_set_level(params: &JsonObject) -> Option<LogLevel> {
     params.get_str("level").as_deref().and_then(LogLevel::parse)
@@ -77,18 +65,6 @@ pub fn is_log_wanted(note: &RpcNotification, wanted: Option<LogLevel>) -> bool {
     let Some(wanted) = wanted else { return false };
     let level = note.params_object().get_str("level").as_deref().and_then(LogLevel::parse);
     level.is_none_or(|level| level >= wanted)
-}
-
-/// The part of a filter that a server with these capabilities can honour: what a subscription on its behalf
-/// acknowledges.
-pub fn honoured(filter: &SubscriptionFilter, capabilities: &ServerCapabilities) -> SubscriptionFilter {
-    let has_single = capabilities.has_resource_subscriptions();
-    SubscriptionFilter {
-        tools: filter.tools && capabilities.has_list_changed("tools"),
-        prompts: filter.prompts && capabilities.has_list_changed("prompts"),
-        resources: filter.resources && capabilities.has_list_changed("resources"),
-        uris: if has_single { filter.uris.clone() } else { Default::default() },
-    }
 }
 
 /// The parameters of `subscriptions/listen` without `_meta`.

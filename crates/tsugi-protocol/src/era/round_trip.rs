@@ -98,25 +98,14 @@ pub fn answer_to_modern(method: &Method, body: &ResponsePayload) -> Option<RawJs
     }
 }
 
-/// The answer to a modern question as what a legacy server of this revision gets for its request. Without
-/// an answer, because no retry came in time or the client left the question out, the server learns that the
-/// user declined.
-pub fn answer_to_legacy(method: &Method, answer: Option<&RawJson>, version: ProtocolVersion) -> ResponsePayload {
-    let Some(answer) = answer.and_then(JsonObject::of) else { return unanswered(method) };
+/// The answer to a modern question as the result that a legacy server of this revision gets for its request.
+pub fn answer_to_legacy(method: &Method, answer: &RawJson, version: ProtocolVersion) -> RawJson {
+    let Some(answer) = JsonObject::of(answer) else { return answer.clone() };
     // Legacy results have no such member.
     let answer = rewrite::without(&answer, |key| key == "resultType");
     match method {
-        Method::CreateMessage => ResponsePayload::Result(revision::sampling_result(&answer, version).raw()),
-        _ => ResponsePayload::Result(answer.raw()),
-    }
-}
-
-fn unanswered(method: &Method) -> ResponsePayload {
-    match method {
-        Method::Elicit => ResponsePayload::Result(dismissed()),
-        // https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling
-        Method::CreateMessage => ResponsePayload::Error(RpcError::new(-1, "User rejected sampling request")),
-        _ => ResponsePayload::Error(RpcError::new(code::INTERNAL_ERROR, "the client gave no answer")),
+        Method::CreateMessage => revision::sampling_result(&answer, version).raw(),
+        _ => answer.raw(),
     }
 }
 

@@ -40,8 +40,8 @@ pub struct RequestMeta {
 
 impl Default for RequestMeta {
     fn default() -> Self {
-        static NOBODY: std::sync::OnceLock<Arc<ClientProfile>> = std::sync::OnceLock::new();
-        let client = NOBODY.get_or_init(Arc::default).clone();
+        static UNNAMED: std::sync::OnceLock<Arc<ClientProfile>> = std::sync::OnceLock::new();
+        let client = UNNAMED.get_or_init(Arc::default).clone();
         Self { client, log_level: None, progress_token: None, rest: JsonObject::empty() }
     }
 }
@@ -81,7 +81,7 @@ impl RequestMeta {
 
     /// Writes `_meta` for a modern server. `token` is our own progress token.
     pub fn write_modern(&self, meta: &mut ObjectWriter, token: Option<u64>) {
-        LAST_TOLD.with_borrow_mut(|last| {
+        LAST_CLIENT.with_borrow_mut(|last| {
             let told = match last {
                 // Consecutive calls mostly have the same client, so its entries are written once.
                 Some(told) if Arc::ptr_eq(&told.client, &self.client) => told,
@@ -141,7 +141,7 @@ impl ClientMeta {
 
 thread_local! {
     /// About whom this thread told a server last.
-    static LAST_TOLD: RefCell<Option<ClientMeta>> = const { RefCell::new(None) };
+    static LAST_CLIENT: RefCell<Option<ClientMeta>> = const { RefCell::new(None) };
     /// Who asked last on this thread: most requests come from the same few clients, and say so each time.
     static LAST: RefCell<Option<Arc<ClientProfile>>> = const { RefCell::new(None) };
 }

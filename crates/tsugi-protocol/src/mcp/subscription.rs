@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::json::{JsonObject, ObjectWriter, RawJson};
-use crate::mcp::Method;
+use crate::mcp::{Method, ServerCapabilities};
 use crate::rpc::RpcNotification;
 
 /// The filter of `subscriptions/listen`
@@ -24,6 +24,17 @@ impl SubscriptionFilter {
     /// Every list, no single resource.
     pub fn lists() -> Self {
         Self { tools: true, prompts: true, resources: true, uris: BTreeSet::new() }
+    }
+
+    /// Every change that a server with these capabilities announces, and of these resources if it has subscriptions.
+    pub fn offered_by(capabilities: &ServerCapabilities, uris: impl IntoIterator<Item = String>) -> Self {
+        let has_single = capabilities.has_resource_subscriptions();
+        Self {
+            tools: capabilities.has_list_changed("tools"),
+            prompts: capabilities.has_list_changed("prompts"),
+            resources: capabilities.has_list_changed("resources"),
+            uris: uris.into_iter().filter(|_| has_single).collect(),
+        }
     }
 
     /// Reads the `notifications` of a listen request or of its acknowledgment.

@@ -30,9 +30,7 @@ pub(crate) const ACTIONS: &[(&str, Audience, Action)] = &[
     ("change to a legacy client", Audience::Legacy, change_to_legacy),
     ("progress under another token", Audience::All, progress),
     ("cancellation", Audience::All, cancellation),
-    ("level for a legacy server", Audience::Legacy, set_level),
     ("listen", Audience::Modern, listen),
-    ("acknowledgment for a legacy server", Audience::Modern, acknowledged),
     ("end of a subscription", Audience::Modern, end_of_listening),
     ("question to a modern client", Audience::Modern, question_to_modern),
     ("question to a legacy client", Audience::Legacy, question_to_legacy),
@@ -170,13 +168,6 @@ fn cancellation(input: &Value, _: ProtocolVersion) -> Value {
     message(&note.to_bytes())
 }
 
-fn set_level(input: &Value, _: ProtocolVersion) -> Value {
-    let level = LogLevel::parse(input["level"].as_str().unwrap()).unwrap();
-    let params = notification::set_level_params(level);
-    assert_eq!(notification::read_set_level(&JsonObject::of(&params).unwrap()), Some(level));
-    message(&RpcRequest::new(RequestId::number(7), Method::SetLevel, Some(params)).to_bytes())
-}
-
 fn filter(input: &Value) -> SubscriptionFilter {
     SubscriptionFilter::from_object(&object(input))
 }
@@ -184,12 +175,6 @@ fn filter(input: &Value) -> SubscriptionFilter {
 fn listen(input: &Value, _: ProtocolVersion) -> Value {
     let call = Call::new(Method::Listen, notification::listen_params(&filter(input)));
     message(&RpcRequest::new(RequestId::number(7), Method::Listen, Some(to_modern::params(&call, None))).to_bytes())
-}
-
-fn acknowledged(input: &Value, _: ProtocolVersion) -> Value {
-    let capabilities = ServerCapabilities::from_object(object(&input["capabilities"]));
-    let honoured = notification::honoured(&notification::read_filter(&object(&input["params"])), &capabilities);
-    message(&acknowledgment(&honoured, &raw(&input["subscription"])).to_bytes())
 }
 
 fn end_of_listening(input: &Value, _: ProtocolVersion) -> Value {
@@ -223,11 +208,7 @@ fn answer_to_modern(input: &Value, _: ProtocolVersion) -> Value {
 }
 
 fn answer_to_legacy(input: &Value, version: ProtocolVersion) -> Value {
-    let answer = input.get("answer").map(raw);
-    match round_trip::answer_to_legacy(&method(input), answer.as_ref(), version) {
-        ResponsePayload::Result(result) => value(&result),
-        ResponsePayload::Error(error) => json!({"error": value(&error.raw())}),
-    }
+    value(&round_trip::answer_to_legacy(&method(input), &raw(&input["answer"]), version))
 }
 
 fn url_required(input: &Value, _: ProtocolVersion) -> Value {

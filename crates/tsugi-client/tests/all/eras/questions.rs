@@ -57,6 +57,22 @@ async fn elicitation_sampling_and_roots_are_asked_and_answered_with_every_server
     }
 }
 
+#[tokio::test]
+async fn an_answer_reaches_a_server_in_the_form_of_its_revision() {
+    let blocks = json!([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]);
+    let answer = json!({"resultType": "complete", "role": "assistant", "content": blocks, "model": "m"});
+    for (version, content) in [("2025-06-18", json!({"type": "text", "text": "one\ntwo"})), ("2025-11-25", blocks)] {
+        let bench = Bench::new(Script::only(version));
+        bench.settle().await;
+        let asking = call("sample", json!({}));
+        let first = bench.outcome(asking.clone()).await;
+        let second = bench.outcome(answered(asking, &first, answer.clone())).await;
+        let told: Value = serde_json::from_str(&text(&second)).unwrap();
+        assert_eq!(told, json!([{"role": "assistant", "content": content, "model": "m"}]), "{version}");
+        bench.finish().await;
+    }
+}
+
 /// The keys of the questions, and what they ask.
 fn messages(outcome: &Outcome) -> Vec<(String, String)> {
     let message = |params: JsonObject| params.get_str("message").unwrap().into_owned();

@@ -111,13 +111,7 @@ impl LegacySession {
         client: Arc<ClientProfile>,
         identity: &ServerIdentity,
     ) -> Self {
-        let can = &identity.capabilities;
-        let lists = SubscriptionFilter {
-            tools: can.has_list_changed("tools"),
-            prompts: can.has_list_changed("prompts"),
-            resources: can.has_list_changed("resources"),
-            uris: BTreeSet::new(),
-        };
+        let lists = SubscriptionFilter::offered_by(&identity.capabilities, []);
         let state = LegacySessionState {
             // Legacy clients get log messages without asking; `logging/setLevel` changes which.
             level: LogLevel::Info,

@@ -41,7 +41,7 @@ pub(crate) struct ClientSession {
     next_stream: AtomicU64,
     replay_limit: usize,
     kept_limit: usize,
-    shelf: Arc<ReplayBudget>,
+    budget: Arc<ReplayBudget>,
     used_at: Mutex<Instant>,
 }
 
@@ -49,7 +49,7 @@ impl ClientSession {
     /// Opens a stream for these requests.
     pub(super) fn open(&self, source: ReplaySource) -> Arc<ReplayStream> {
         let number = self.next_stream.fetch_add(1, Ordering::Relaxed);
-        let replay = Arc::new(ReplayStream::new(number, self.replay_limit, self.shelf.clone(), Some(source)));
+        let replay = Arc::new(ReplayStream::new(number, self.replay_limit, self.budget.clone(), Some(source)));
         let mut streams = self.streams.lock();
         // On every new stream, so that a busy session needs no sweep.
         self.thin_out(&mut streams);
@@ -121,7 +121,7 @@ fn surplus(streams: &mut Vec<Arc<ReplayStream>>) -> Vec<Arc<ReplayStream>> {
 /// All sessions of a gateway.
 pub(crate) struct ClientSessionTable {
     limits: GatewayLimits,
-    shelf: Arc<ReplayBudget>,
+    budget: Arc<ReplayBudget>,
     inner: Mutex<ClientSessionRows>,
 }
 
@@ -135,7 +135,7 @@ struct ClientSessionRows {
 
 impl ClientSessionTable {
     pub(crate) fn new(limits: &GatewayLimits) -> Self {
-        Self { limits: limits.clone(), shelf: Arc::new(ReplayBudget::new(limits.replays)), inner: Mutex::default() }
+        Self { limits: limits.clone(), budget: Arc::new(ReplayBudget::new(limits.replays)), inner: Mutex::default() }
     }
 
     /// Keeps a session under a fresh id that cannot be guessed.
@@ -151,7 +151,7 @@ impl ClientSessionTable {
         let id: Arc<str> = BASE64_URL_SAFE_NO_PAD.encode(random).into();
         let session = Arc::new(ClientSession {
             conversation: Arc::new(conversation),
-            standing: Arc::new(ReplayStream::new(0, self.limits.replay, self.shelf.clone(), None)),
+            standing: Arc::new(ReplayStream::new(0, self.limits.replay, self.budget.clone(), None)),
             life,
             owner: principal.caller().owner().clone(),
             place,
@@ -159,7 +159,7 @@ impl ClientSessionTable {
             next_stream: AtomicU64::new(1),
             replay_limit: self.limits.replay,
             kept_limit: self.limits.replays / SHARE,
-            shelf: self.shelf.clone(),
+            budget: self.budget.clone(),
             used_at: Mutex::new(Instant::now()),
         });
         let mut inner = self.inner.lock();

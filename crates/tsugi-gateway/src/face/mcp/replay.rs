@@ -29,7 +29,7 @@ pub(super) enum ReplaySource {
 pub(super) struct ReplayStream {
     number: u64,
     limit: usize,
-    shelf: Arc<ReplayBudget>,
+    budget: Arc<ReplayBudget>,
     state: Mutex<ReplayState>,
 }
 
@@ -44,13 +44,13 @@ struct ReplayState {
     /// True while its client is gone and its requests go on.
     is_left: bool,
     ended_at: Option<Instant>,
-    /// How many bytes the shelf keeps for it.
+    /// How many bytes of the budget it uses.
     shelved: usize,
     is_forgotten: bool,
 }
 
 impl ReplayStream {
-    pub(super) fn new(number: u64, limit: usize, shelf: Arc<ReplayBudget>, source: Option<ReplaySource>) -> Self {
+    pub(super) fn new(number: u64, limit: usize, budget: Arc<ReplayBudget>, source: Option<ReplaySource>) -> Self {
         let state = ReplayState {
             source,
             events: VecDeque::new(),
@@ -63,7 +63,7 @@ impl ReplayStream {
             shelved: 0,
             is_forgotten: false,
         };
-        Self { number, limit, shelf, state: Mutex::new(state) }
+        Self { number, limit, budget, state: Mutex::new(state) }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -102,7 +102,7 @@ impl ReplayStream {
         state.shelved = size;
         // The budget may forget this very stream, which takes the same lock.
         drop(state);
-        self.shelf.put(self, size);
+        self.budget.put(self, size);
     }
 
     fn shelved(&self) -> usize {
@@ -115,7 +115,7 @@ impl ReplayStream {
         state.is_forgotten = true;
         state.events = VecDeque::new();
         state.size = 0;
-        self.shelf.take_back(std::mem::take(&mut state.shelved));
+        self.budget.take_back(std::mem::take(&mut state.shelved));
     }
 
     /// Whether no client can come back to it, although it may be there.
@@ -162,7 +162,7 @@ impl ReplayStream {
 
 impl Drop for ReplayStream {
     fn drop(&mut self) {
-        self.shelf.take_back(self.state.get_mut().shelved);
+        self.budget.take_back(self.state.get_mut().shelved);
     }
 }
 
