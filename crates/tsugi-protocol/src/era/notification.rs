@@ -2,10 +2,10 @@
 
 use crate::json::rewrite::{self, MemberEdit};
 use crate::json::{JsonObject, ObjectWriter, RawJson};
+use crate::mcp::Method;
 use crate::mcp::log::LogLevel;
 use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use crate::mcp::subscription::SubscriptionFilter;
-use crate::mcp::Method;
 use crate::rpc::{RequestId, RpcNotification};
 
 /// A change for a legacy client: without the tag of a modern subscription, which it never opened.
