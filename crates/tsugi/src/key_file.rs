@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole, SecretDigest};
+use tsugi_protocol::answer::identity::TenantName;
 
 use crate::app::gateway;
 use crate::atomic_file;
+use crate::config::parse;
 use crate::config::settings::ToolFilter;
 use crate::failure::CommandFailure;
 
@@ -48,6 +50,11 @@ pub(crate) struct StoredKey {
     pub(crate) per_minute: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_in_flight: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
+    /// When it ends, in the form that the configuration has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires: Option<String>,
     /// When it was made, in seconds since 1970.
     pub(crate) created: u64,
 }
@@ -127,6 +134,11 @@ impl StoredKey {
     fn to_gateway(&self) -> Result<ApiKey, CommandFailure> {
         let unreadable = || CommandFailure::usage(format!("the stored key `{}` has no usable hash", self.name));
         let key = ApiKey::of_digest(&self.name, SecretDigest::parse(&self.hash).ok_or_else(unreadable)?);
+        let key = self.tenant.as_deref().map(TenantName::new).into_iter().fold(key, ApiKey::of_tenant);
+        // An end that cannot be read must not make the key last for ever.
+        let endless = || CommandFailure::usage(format!("the stored key `{}` has no usable `expires`", self.name));
+        let until = self.expires.as_deref().map(parse::moment).transpose().map_err(|_| endless())?;
+        let key = until.into_iter().fold(key, ApiKey::until);
         let role = self.role();
         // A key that was added without `--allow` may use everything that `--deny` leaves.
         let allow = if self.allow.is_empty() { vec!["*".to_owned()] } else { self.allow.clone() };
@@ -150,6 +162,8 @@ mod tests {
             deny: vec![],
             per_minute: None,
             max_in_flight: None,
+            tenant: None,
+            expires: None,
             created: 0,
         }
     }

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
 
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   tsugi key add ann                              prints the key, once
   tsugi key add ci --allow 'files/read*' --per-minute 60 --max-in-flight 4
+  tsugi key add guest --expires 2027-01-31 --tenant acme
   tsugi key add ops --admin                      may also control servers
   tsugi key add wall --read-only                 may only view the dashboard
   tsugi key revoke ann
@@ -67,6 +69,12 @@ struct AddKeyArgs {
     /// Not these tools: a glob over server/tool, wins; may be repeated
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     deny: Vec<String>,
+    /// The tenant it belongs to: it sees only servers of that tenant and servers without one
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    tenant: Option<String>,
+    /// When it ends, in UTC: 2027-01-31, or 2027-01-31T18:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = future_moment)]
+    expires: Option<String>,
     /// Calls in a minute at most
     #[arg(long, value_name = "NUMBER", value_parser = positive::<u32>)]
     per_minute: Option<u32>,
@@ -80,6 +88,12 @@ struct AddKeyArgs {
 
 fn glob(text: &str) -> Result<String, String> {
     parse::glob(text).map_err(|expected| format!("expected {}", expected.what))
+}
+
+/// A time that has passed is a mistake: the key would open nothing.
+fn future_moment(text: &str) -> Result<String, String> {
+    let moment = parse::moment(text).map_err(|expected| format!("expected {}", expected.what))?;
+    if moment > SystemTime::now() { Ok(text.to_owned()) } else { Err("this time has passed".to_owned()) }
 }
 
 /// A limit of zero would make the key useless.
@@ -134,6 +148,8 @@ impl AddKeyArgs {
             deny: self.deny.clone(),
             per_minute: self.per_minute,
             max_in_flight: self.max_in_flight,
+            tenant: self.tenant.clone(),
+            expires: self.expires.clone(),
             created: now.map_or(0, |time| time.as_secs()),
         }
     }
@@ -179,6 +195,12 @@ fn role(key: &StoredKey) -> &'static str {
     }
 }
 
+/// When a key ends, or that it has ended.
+fn ends(expires: &str) -> String {
+    let is_over = parse::moment(expires).is_ok_and(|moment| moment <= SystemTime::now());
+    format!("{expires}{}", if is_over { " (over)" } else { "" })
+}
+
 fn number(limit: Option<impl ToString>) -> String {
     limit.map(|calls| calls.to_string()).unwrap_or_default()
 }
@@ -187,7 +209,7 @@ fn list(app: &App, keys: &KeyFileContent) -> Result<(), CommandFailure> {
     if app.output.form() == OutputFormat::Json {
         return Ok(app.output.json(keys)?);
     }
-    let mut table = TextTable::new(["name", "role", "allow", "deny", "per minute", "in flight"]);
+    let mut table = TextTable::new(["name", "role", "allow", "deny", "per minute", "in flight", "tenant", "expires"]);
     for key in &keys.keys {
         table.row([
             key.name.clone(),
@@ -196,6 +218,8 @@ fn list(app: &App, keys: &KeyFileContent) -> Result<(), CommandFailure> {
             key.deny.join(" "),
             number(key.per_minute),
             number(key.max_in_flight),
+            key.tenant.clone().unwrap_or_default(),
+            key.expires.as_deref().map(ends).unwrap_or_default(),
         ]);
     }
     Ok(app.output.table(&table)?)

@@ -171,8 +171,8 @@ fn a_server_that_is_added_is_written_into_the_file_and_outlives_a_reload_and_a_r
 #[test]
 fn a_read_only_key_sees_the_whole_board_and_changes_nothing() {
     let world = World::new();
-    let keys = "servers: [{name: pm, builtin: pm}]\ngateway: {auth: {adminKey: the-admin-key-4711, keys: [{name: eve, \
-                key: looking-key-4711, readOnly: true}]}}\n";
+    let keys = "servers: [{name: pm, builtin: pm}]\ngateway: {auth: {adminKey: the-admin-key-4711-xyz, keys: [{name: eve, \
+                key: looking-key-4711-xyz, readOnly: true}]}}\n";
     let config = world.write("tsugi.yaml", keys);
     let serving = world.serve(&["--config", config.to_str().unwrap()]);
     let ask = |tool: &str, key: &str, arguments: Value| {
@@ -182,13 +182,13 @@ fn a_read_only_key_sees_the_whole_board_and_changes_nothing() {
         serving.ask("POST", "/mcp", &headers, &modern_call(tool, arguments))
     };
     let project = json!({"name": "Web shop", "key": "WEB"});
-    let (_, body) = ask("pm__create_project", "the-admin-key-4711", project.clone());
+    let (_, body) = ask("pm__create_project", "the-admin-key-4711-xyz", project.clone());
     let made: Value = serde_json::from_str(&body).unwrap();
     let id = &made["result"]["structuredContent"]["project"]["id"];
-    let (_, body) = ask("pm__create_task", "the-admin-key-4711", json!({"project_id": id, "title": "Sell"}));
+    let (_, body) = ask("pm__create_task", "the-admin-key-4711-xyz", json!({"project_id": id, "title": "Sell"}));
     assert!(body.contains("WEB-1"), "{made}\n{body}");
 
-    let looking = [("Authorization", "Bearer looking-key-4711")];
+    let looking = [("Authorization", "Bearer looking-key-4711-xyz")];
     let look = |tool: &str, arguments: Value| {
         let query: String = url::form_urlencoded::byte_serialize(arguments.to_string().as_bytes()).collect();
         get(&serving, &format!("/api/board/{tool}?arguments={query}"), &looking)
@@ -201,7 +201,7 @@ fn a_read_only_key_sees_the_whole_board_and_changes_nothing() {
     assert!(look("get_history", json!({"project_id": id})).1["events"].as_array().unwrap().len() > 1);
     assert_eq!(look("get_task", json!({"task_id": "WEB-9"})).1["error"]["code"], "not_found");
 
-    let (head, body) = ask("pm__create_project", "looking-key-4711", project);
+    let (head, body) = ask("pm__create_project", "looking-key-4711-xyz", project);
     assert!(head.starts_with("HTTP/1.1 403") && body.contains("touch nothing"), "{head}\n{body}");
     assert_eq!(look("create_project", json!({"name": "x", "key": "XX"})).0, "404");
     assert_eq!(look("list_projects", json!({})).1["projects"].as_array().unwrap().len(), 1);
@@ -264,7 +264,7 @@ fn people_sign_in_with_the_admin_key_and_others_only_look() {
     // What `openssl rand -hex 32` makes looks like a SHA-256, and is a key all the same.
     let admin = "a47e".repeat(16);
     let settings = format!(
-        "servers: [{}]\ngateway: {{auth: {{adminKey: {admin}, keys: [{{name: eve, key: looking-key-4711, \
+        "servers: [{}]\ngateway: {{auth: {{adminKey: {admin}, keys: [{{name: eve, key: looking-key-4711-xyz, \
          readOnly: true}}]}}}}\n",
         world.entry("far")
     );
@@ -290,7 +290,7 @@ fn people_sign_in_with_the_admin_key_and_others_only_look() {
     until(is_connected, || "far is not connected".to_owned());
     assert_eq!(order(&cookie, "wrong"), "403");
     assert_eq!(order(&cookie, &csrf), "200");
-    let (looking, word) = sign_in("looking-key-4711");
+    let (looking, word) = sign_in("looking-key-4711-xyz");
     assert_eq!(get(&serving, "/api/session", &[("Cookie", &looking)]).1["role"], "reader");
     assert_eq!(get(&serving, "/api/overview", &[("Cookie", &looking)]).0, "200");
     assert_eq!(order(&looking, &word), "403");

@@ -77,7 +77,10 @@ fn a_second_key_of_one_name_is_refused_wherever_the_first_one_is() {
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("a key named `ann` exists already"));
 
-    world.write("tsugi.yaml", "gateway: {auth: {adminKey: long-enough, keys: [{name: bob, key: also-long-enough}]}}\n");
+    world.write(
+        "tsugi.yaml",
+        "gateway: {auth: {adminKey: long-enough-for-a-key, keys: [{name: bob, key: also-long-enough-for-one}]}}\n",
+    );
     for name in ["bob", "admin"] {
         let refused = world.run(&["key", "add", name]);
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -93,14 +96,61 @@ fn a_stored_key_with_the_name_of_one_in_the_configuration_opens_nothing() {
     let made = world.run(&["key", "add", "ann", "--admin"]);
     let stored = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     let text = "servers: [{name: demo, builtin: demo}]\n\
-        gateway: {auth: {keys: [{name: ann, key: written-down, allow: [demo/echo]}]}}\n";
+        gateway: {auth: {keys: [{name: ann, key: written-down-in-the-file, allow: [demo/echo]}]}}\n";
     let config = world.write("tsugi.yaml", text);
     let serving = world.serve(&["--config", config.to_str().unwrap()]);
     serving.wait_for("a second key is called `ann`: it opens nothing");
     let tools = |key: &str| serving.ask("GET", "/mcp/tools", &[("X-Api-Key", key)], "");
     assert!(tools(&stored).0.contains("401"));
-    let (head, written) = tools("written-down");
+    let (head, written) = tools("written-down-in-the-file");
     assert!(head.contains("200") && written.contains("\"echo\"") && !written.contains("\"greet\""), "{written}");
+}
+
+#[test]
+fn a_key_that_ends_or_belongs_to_a_tenant_is_one_from_its_first_request() {
+    let world = World::new();
+    for wrong in ["2020-01-31", "soon"] {
+        assert_eq!(world.run(&["key", "add", "old", "--expires", wrong]).status.code(), Some(2), "{wrong}");
+    }
+    let made = world.run(&["key", "add", "ann", "--tenant", "acme", "--expires", "2199-01-31"]);
+    let ann = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let made = world.run(&["key", "add", "bob", "--tenant", "other"]);
+    let bob = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let listed = String::from_utf8(world.run(&["key", "list"]).stdout).unwrap();
+    assert!(listed.contains("acme") && listed.contains("2199-01-31"), "{listed}");
+    let text = "servers: [{name: demo, builtin: demo, tenants: [acme]}]\n";
+    let config = world.write("tsugi.yaml", text);
+    let serving = world.serve(&["--config", config.to_str().unwrap()]);
+    let tools = |key: &str| serving.ask("GET", "/mcp/tools", &[("X-Api-Key", key)], "");
+    until(|| tools(&ann).1.contains("\"echo\""), || format!("{:?}", tools(&ann)));
+    assert!(!tools(&bob).1.contains("\"echo\""), "{:?}", tools(&bob));
+    // The file as it is when the end has come.
+    let file = world.path().join(".local/state/tsugi/keys.json");
+    let kept = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, kept.replace("2199-01-31", "2020-01-31")).unwrap();
+    until(|| tools(&ann).0.contains("401"), || format!("{:?}", tools(&ann)));
+    assert!(tools(&bob).0.contains("200"));
+}
+
+#[test]
+fn a_short_key_in_the_configuration_is_refused_and_its_hash_is_not() {
+    let world = World::new();
+    let check = |auth: &str| {
+        let config = world.write("tsugi.yaml", &format!("gateway: {{auth: {auth}}}\n"));
+        let done = world.run(&["check", "--config", config.to_str().unwrap()]);
+        String::from_utf8_lossy(&done.stderr).into_owned() + &String::from_utf8_lossy(&done.stdout)
+    };
+    let hash = "0".repeat(64);
+    for short in [
+        "{adminKey: nineteen-character}".to_owned(),
+        "{keys: [{name: a, key: password}]}".to_owned(),
+        format!("{{keys: [{{name: a, hash: '{hash}', previous: {{key: password, until: 2199-01-31}}}}]}}"),
+    ] {
+        assert!(check(&short).contains("at least 20 characters"), "{short}");
+    }
+    for good in ["{adminKey: twenty-characters-xx}".to_owned(), format!("{{keys: [{{name: a, hash: '{hash}'}}]}}")] {
+        assert!(!check(&good).contains("at least 20 characters"), "{good}");
+    }
 }
 
 #[test]

@@ -17,6 +17,9 @@ use crate::config::settings::{
 /// As long as the key that is made of it.
 const SHORTEST_STATE_KEY: usize = 32;
 
+/// What `tsugi key add` makes is far longer; this keeps out words.
+const SHORTEST_API_KEY: usize = 20;
+
 /// Reads `gateway`.
 pub(super) fn read(
     reader: &mut SettingsReader<'_>,
@@ -44,7 +47,7 @@ pub(in crate::config) fn read_auth(reader: &mut SettingsReader<'_>, node: &Confi
     if is_empty(&auth::KEYS.key) && is_empty(&auth::ADMIN_KEY.key) && is_empty(&auth::ISSUERS.key) {
         reader.problem(node, "`auth` lets no client in: it has neither `keys` nor `adminKey` nor `issuers`");
     }
-    let admin_key = section.get(&auth::ADMIN_KEY).and_then(|node| read_secret(reader, node));
+    let admin_key = section.get(&auth::ADMIN_KEY).and_then(|node| read_api_key(reader, node));
     if admin_key.is_some() && keys.iter().any(|key| key.name == ADMIN) {
         reader.problem(node, format!("a key is called `{ADMIN}`, and so is `adminKey`: give that key another name"));
     }
@@ -74,6 +77,17 @@ fn read_secret(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Sec
     reader.hide(text).secrets().next().cloned()
 }
 
+/// The secret of a caller. A short one could be found by trying; of a hash nothing is known, so it is trusted.
+fn read_api_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Secret> {
+    let secret = read_secret(reader, node)?;
+    if secret.expose().chars().count() < SHORTEST_API_KEY {
+        let message = format!("a key must have at least {SHORTEST_API_KEY} characters: shorter ones can be guessed");
+        let problem = reader.source.problem(node.span, message);
+        reader.problems.push(problem.with_hint("`tsugi key add --print NAME` makes a key and its hash"));
+    }
+    Some(secret)
+}
+
 /// A key that can be guessed would let a caller make up states of its own.
 pub(in crate::config) fn read_state_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Secret> {
     let secret = read_secret(reader, node)?;
@@ -89,7 +103,7 @@ fn read_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<KeySet
     let section = SettingsSection::open(reader, Some(node), &api_key::TABLE);
     node.entries()?;
     let name = required(reader, node, &section, &api_key::NAME);
-    let key = section.get(&api_key::KEY).and_then(|node| read_secret(reader, node));
+    let key = section.get(&api_key::KEY).and_then(|node| read_api_key(reader, node));
     let hash = section.get(&api_key::HASH).and_then(|node| read_hash(reader, node));
     if section.get(&api_key::KEY).is_some() == section.get(&api_key::HASH).is_some() {
         reader.problem(node, "an API key has exactly one of `key` and `hash`");
@@ -113,7 +127,7 @@ fn read_key(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<KeySet
 fn read_previous(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<(SecretDigest, SystemTime)> {
     let section = SettingsSection::open(reader, Some(node), &previous_key::TABLE);
     node.entries()?;
-    let key = section.get(&previous_key::KEY).and_then(|node| read_secret(reader, node));
+    let key = section.get(&previous_key::KEY).and_then(|node| read_api_key(reader, node));
     let hash = section.get(&previous_key::HASH).and_then(|node| read_hash(reader, node));
     if section.get(&previous_key::KEY).is_some() == section.get(&previous_key::HASH).is_some() {
         reader.problem(node, "the previous key has exactly one of `key` and `hash`");

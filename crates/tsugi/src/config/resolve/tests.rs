@@ -248,9 +248,10 @@ fn the_defaults_of_the_reference_are_those_of_the_library() {
 
 #[test]
 fn two_keys_of_one_name_are_refused_since_calls_carry_the_name_alone() {
-    let keys = "gateway:\n  auth:\n    keys:\n      - {name: a, key: one}\n      - {name: '${NONE:-a}', key: two}\n";
+    let keys = "gateway:\n  auth:\n    keys:\n      - {name: a, key: one-key-of-some-length}\n      - {name: '${NONE:-a}', key: two-key-of-some-length}\n";
     check(keys, &[("5:16", "a second key is called `a`")]);
-    let admin = "gateway: {auth: {adminKey: one, keys: [{name: admin, key: two}]}}\n";
+    let admin =
+        "gateway: {auth: {adminKey: one-key-of-some-length, keys: [{name: admin, key: two-key-of-some-length}]}}\n";
     check(admin, &[("1:17", "a key is called `admin`, and so is `adminKey`")]);
 }
 
@@ -305,10 +306,18 @@ fn mistakes_elsewhere_are_pointed_at() {
         ("mcp_servers: {}\n", "1:1", "looks like a file of Codex"),
         ("gateway: {auth: {}}\n", "1:17", "lets no client in"),
         ("gateway: {auth: {keys: [{name: x}]}}\n", "1:25", "exactly one of `key` and `hash`"),
-        ("gateway: {auth: {keys: [{key: abc}]}}\n", "1:25", "`name` is missing"),
-        ("gateway: {auth: {adminKey: k, jwt: {issuer: 'https://i'}}}\n", "1:31", "unknown key `jwt`"),
+        ("gateway: {auth: {keys: [{key: abc-key-of-some-length}]}}\n", "1:25", "`name` is missing"),
+        (
+            "gateway: {auth: {adminKey: a-key-of-some-length, jwt: {issuer: 'https://i'}}}\n",
+            "1:50",
+            "unknown key `jwt`",
+        ),
         ("gateway: {auth: {keys: [{name: x, hash: abc}]}}\n", "1:41", "not a SHA-256 of 64 hexadecimal digits"),
-        ("gateway: {auth: {keys: [{name: x, key: k, admin: true, readOnly: true}]}}\n", "1:66", "cannot be one that"),
+        (
+            "gateway: {auth: {keys: [{name: x, key: a-key-of-some-length, admin: true, readOnly: true}]}}\n",
+            "1:85",
+            "cannot be one that",
+        ),
         ("gateway: {allowedOrigins: ['x']}\n", "1:28", "an origin such as"),
         ("gateway: {limits: {maxBodySize: lots}}\n", "1:33", "a size such as"),
         ("options: {cache: {ttl: x}}\n", "1:24", "a duration such as"),
@@ -324,7 +333,8 @@ fn who_may_come_in_is_not_known_from_the_file_alone() {
     // Keys of `tsugi key add`, `--listen` and `--insecure` decide it when the gateway starts.
     let settings = load_as("gateway: {listen: '0.0.0.0:80'}\n", DocumentFormat::Yaml).unwrap().settings;
     assert_eq!(settings.gateway.listen.to_string(), "0.0.0.0:80");
-    let settings = load_as("gateway: {auth: {adminKey: s3cret-enough}}\n", DocumentFormat::Yaml).unwrap().settings;
+    let settings =
+        load_as("gateway: {auth: {adminKey: s3cret-enough-for-this}}\n", DocumentFormat::Yaml).unwrap().settings;
     assert!(settings.gateway.auth.admin_key.is_some());
 }
 
@@ -370,7 +380,7 @@ const CANARIES: &str = "servers:\n\
     env: {GITHUB_TOKEN: canary-env, PLAIN: '${API_KEY}', DATABASE_URL: 'postgres://me:canary-db@h/x'}\n\
     - name: b\n  url: https://me:canary-password@h/x?api_key=canary-query&page=2\n  \
     headers: {Authorization: Bearer canary-header, X-Plain: invisible-header}\n\
-    gateway: {auth: {keys: [{name: k, key: canary-gateway}], adminKey: canary-admin}}\n";
+    gateway: {auth: {keys: [{name: k, key: canary-gateway-long-enough}], adminKey: canary-admin-long-enough}}\n";
 
 #[test]
 fn no_secret_appears_in_what_settings_print() {

@@ -12,8 +12,12 @@ use crate::world::{TSUGI, World, until};
 /// The address that documents name.
 const WRITTEN: &str = "127.0.0.1:7600";
 /// Variables that examples refer to.
-const VARIABLES: [(&str, &str); 4] =
-    [("API_KEY", "example"), ("ADMIN_KEY", "example-admin"), ("ANN_KEY", "example-ann"), ("GITHUB_TOKEN", "example")];
+const VARIABLES: [(&str, &str); 4] = [
+    ("API_KEY", "example"),
+    ("ADMIN_KEY", "example-of-the-admin-key"),
+    ("ANN_KEY", "example-of-the-key-of-ann"),
+    ("GITHUB_TOKEN", "example"),
+];
 
 /// One document's directory, and the gateway it started.
 pub(crate) struct Shell {
