@@ -230,15 +230,15 @@ impl PinStore {
         self.state.lock().reviews.values().cloned().collect()
     }
 
-    /// Makes what a server offers now the pin of a thing. `seen` is the digest that was shown: what changed since then is
-    /// not accepted. `by` says who decided, for the record.
+    /// Makes what a server offers now the pin of a thing. `seen` is the digest that was shown, `None` for a thing that is
+    /// gone: what changed since then is not accepted. `by` says who decided, for the record.
     pub fn accept(&self, key: &PinKey, seen: Option<PinDigest>, by: &str) -> Result<(), AcceptError> {
         let event = {
             let mut state = self.state.lock();
             let Some(review) = state.reviews.get(key).cloned() else {
                 return Err(AcceptError::NothingToAccept(key.clone()));
             };
-            if seen.is_some() && seen != review.drift.new.as_ref().map(|new| new.digest) {
+            if seen != review.drift.new.as_ref().map(|new| new.digest) {
                 return Err(AcceptError::ChangedAgain(key.clone()));
             }
             // With one thing its list counts as pinned, so the rest of a list that was only remembered goes with it.
