@@ -132,7 +132,7 @@ impl LegacySession {
             lists,
             rounds: limits.rounds,
             answer_timeout: limits.answer_timeout,
-            can_subscribe: can.has_resource_subscriptions(),
+            can_subscribe: identity.capabilities.has_resource_subscriptions(),
             next_question: AtomicU64::new(1),
             state: Mutex::new(state),
         }
