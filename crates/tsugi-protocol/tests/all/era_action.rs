@@ -10,8 +10,8 @@ use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::input::Question;
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::meta::RequestMeta;
-use tsugi_protocol::mcp::subscription::{SubscriptionFilter, acknowledgment, tagged};
-use tsugi_protocol::mcp::{Era, Method, ProtocolVersion, ServerCapabilities, ServerIdentity};
+use tsugi_protocol::mcp::subscription::{SubscriptionFilter, tagged};
+use tsugi_protocol::mcp::{Era, Method, ProtocolVersion, ServerIdentity};
 use tsugi_protocol::rpc::{RequestId, ResponsePayload, RpcError, RpcMessage, RpcNotification, RpcRequest, RpcResponse};
 
 /// What a case gives, and in which revision it must be valid.
