@@ -7,3 +7,4 @@ pub mod algorithm;
 pub mod jws;
 pub mod key_set;
 mod provider;
+pub mod signer;

@@ -79,6 +79,12 @@ impl TransportError {
         self
     }
 
+    /// Credentials that the server wants and that could not be had. The request had no effect.
+    pub fn credential(message: impl Into<String>, hint: Option<String>) -> Self {
+        let kind = TransportErrorKind::Status { status: 401, retry_after: None };
+        Self::unsent(kind, message).with_hint(hint).with_reason(Some(FaultReason::OauthRequired))
+    }
+
     /// A wire that takes no more messages.
     pub(crate) fn closed() -> Self {
         Self::unsent(TransportErrorKind::Lost, "the server closed its input")

@@ -2,6 +2,7 @@
 
 mod client;
 mod connector;
+mod credential;
 pub mod headers;
 mod pool;
 mod response;
@@ -9,4 +10,5 @@ mod response;
 pub use client::{HttpClient, HttpTarget};
 pub(crate) use connector::UpstreamConnector;
 pub use connector::tls_config;
+pub use credential::{CredentialHeaders, CredentialRefusal, RefusalVerdict, RequestCredential, TargetCredential};
 pub use response::{BodyKind, EventStream, HttpResponse};

@@ -12,6 +12,7 @@ use tsugi_tls::upstream::UpstreamTlsSettings;
 use url::Url;
 
 use super::connector::UpstreamConnector;
+use super::credential::{CredentialRefusal, RefusalVerdict, TargetCredential};
 use super::pool::ConnectionPool;
 use super::response::HttpResponse;
 use crate::error::{TransportError, TransportErrorKind};
@@ -19,6 +20,8 @@ use crate::error::{TransportError, TransportErrorKind};
 const REDIRECT_REFUSED: Option<FaultReason> = Some(FaultReason::RedirectRefused);
 /// How many redirects within the origin are followed.
 const MAX_REDIRECTS: usize = 3;
+/// How often one request is sent with other credentials: a sign-in, a nonce, and a few steps to more scope.
+const MAX_REFUSALS: usize = 6;
 
 /// The address of an HTTP server and the headers of every request to it.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,12 +33,19 @@ pub struct HttpTarget {
     pub guard: Option<OutboundGuard>,
     /// How the connections are secured, where the address is `https` or `wss`.
     pub tls: UpstreamTlsSettings,
+    /// Credentials that change while the server is in use, such as OAuth tokens.
+    pub credential: Option<TargetCredential>,
 }
 
 impl HttpTarget {
     /// A server that the operator named, secured as the system does it.
     pub fn new(url: Url, headers: HeaderMap) -> Self {
-        Self { url, headers, guard: None, tls: UpstreamTlsSettings::default() }
+        Self { url, headers, guard: None, tls: UpstreamTlsSettings::default(), credential: None }
+    }
+
+    /// The same server with credentials for its requests.
+    pub fn with_credential(self, credential: TargetCredential) -> Self {
+        Self { credential: Some(credential), ..self }
     }
 
     /// A server that another party named: every connection to it passes this guard.
@@ -106,6 +116,48 @@ impl HttpClient {
 
     async fn send(&self, method: Method, body: Bytes, protocol: HeaderMap) -> Result<HttpResponse, TransportError> {
         let headers = self.headers(&method, protocol);
+        match &self.target.credential {
+            None => self.exchange(&method, &body, &headers).await,
+            Some(credential) => self.send_authorized(credential, &method, &body, &headers).await,
+        }
+    }
+
+    /// Sends a request with credentials, and once more whenever a refusal got better ones. A server that answers 401 or
+    /// 403 has not acted on the request.
+    async fn send_authorized(
+        &self,
+        credential: &TargetCredential,
+        method: &Method,
+        body: &Bytes,
+        headers: &HeaderMap,
+    ) -> Result<HttpResponse, TransportError> {
+        for round in 1.. {
+            let used = credential.authorize(method, self.url()).await?;
+            let mut headers = headers.clone();
+            headers.extend(used.headers);
+            let response = self.exchange(method, body, &headers).await?;
+            let is_refused = matches!(response.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+            if !is_refused || round > MAX_REFUSALS {
+                return Ok(response);
+            }
+            let refusal = CredentialRefusal {
+                status: response.status,
+                headers: &response.headers,
+                generation: used.generation,
+            };
+            if credential.refused(refusal).await? == RefusalVerdict::GiveUp {
+                return Ok(response);
+            }
+        }
+        unreachable!("the last round returns")
+    }
+
+    async fn exchange(
+        &self,
+        method: &Method,
+        body: &Bytes,
+        headers: &HeaderMap,
+    ) -> Result<HttpResponse, TransportError> {
         let mut uri = self.uri.clone().map_or_else(|| uri_of(self.url()), Ok)?;
         // Only a redirect needs a `Url`, which is costly to build.
         let mut moved: Option<Url> = None;

@@ -3,6 +3,8 @@
 //! `MCP_CONFORMANCE_SCENARIO` says what to do, `MCP_CONFORMANCE_PROTOCOL_VERSION` which revision to speak,
 //! `MCP_CONFORMANCE_CONTEXT` with what; the server's address is the last argument.
 
+mod conformance_oauth;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,6 +15,7 @@ use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::input::InputResponses;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::{ClientCapabilities, Era, Method, ProtocolVersion};
+use tsugi_transport::http::HttpTarget;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -23,8 +26,12 @@ async fn main() -> Result<(), Failure> {
     let context: Value =
         serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default()).unwrap_or(Value::Null);
     let manager = Manager::new(ManagerOptions { profile: profile().into(), ..ManagerOptions::default() });
-    let mut config =
-        ServerConfig::new("suite", ConnectTarget::url(url.parse()?, Default::default()).ok_or("not HTTP")?);
+    let target = HttpTarget::new(url.parse()?, Default::default());
+    let target = match scenario.starts_with("auth/") {
+        true => target.with_credential(conformance_oauth::credential(&url.parse()?, &scenario, &context)?),
+        false => target,
+    };
+    let mut config = ServerConfig::new("suite", ConnectTarget::Http(target));
     config.era = era();
     // The suite judges what is on the wire, also of arguments that do not fit (null for an absent one).
     config.validate = ValidatePolicy { arguments: ValidationMode::Off, results: ValidationMode::Off };
