@@ -50,10 +50,15 @@ def total(directory):
     return "%d/%d" % (found["passed"], found["passed"] + found["failed"])
 
 
-def auth_names():
-    found = [summary("auth-" + version) for version in VERSIONS]
-    names = [scenario["scenario"] for one in found if one for scenario in one["scenarios"]]
-    return sorted({name.removeprefix("auth/") for name in names})
+def sign_in_lines():
+    columns = ["2025-03-26"] + VERSIONS + ["extensions"]
+    found = [summary("auth-" + column) for column in columns]
+    names = sorted({one["scenario"].removeprefix("auth/") for part in found if part for one in part["scenarios"]})
+    return ["## Sign-in", "",
+            "The client library against the suite's authorization servers, `auth/*`:", "",
+            "| | %s |" % " | ".join(columns), "| --- | %s |" % " | ".join("---" for _ in columns),
+            "| `auth/*` | %s |" % " | ".join(total("auth-" + column) for column in columns), "",
+            "The scenarios are: %s." % ", ".join("`%s`" % name for name in names)]
 
 
 def failures():
@@ -101,9 +106,7 @@ def main():
         return
     lines += ["## The client library", "", "| | %s |" % " | ".join(VERSIONS), "| --- | %s |" % " | ".join("---" for _ in VERSIONS),
               "| outside `auth/*` | %s |" % " | ".join(total("client-" + version) for version in VERSIONS),
-              "| `auth/*` | %s |" % " | ".join(total("auth-" + version) for version in VERSIONS), "",
-              "OAuth is not implemented yet, and every `auth/*` scenario starts with it: the client is refused with 401, reports that and exits.",
-              "The scenarios are: %s." % ", ".join("`%s`" % name for name in auth_names())]
+              "", *sign_in_lines()]
     print("\n".join(lines))
 
 

@@ -101,7 +101,7 @@ impl OauthCredential {
         let _lock = self.lock().await?;
         let Some(record) = self.read().await? else { return Ok(false) };
         revoke(&self.fetch, &record, self.client_key()).await;
-        // Forgotten also where the issuer did not confirm: the person wants the tokens gone from here.
+        // Even without a confirmation: the person wants the tokens gone from here.
         self.store.write(&self.options.key, None).await.map_err(store_failed)?;
         *self.state.lock() = CredentialState { is_loaded: true, ..CredentialState::default() };
         Ok(true)
