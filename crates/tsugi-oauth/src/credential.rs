@@ -64,7 +64,12 @@ struct CredentialState {
 pub enum SignInStatus {
     NeedsSignIn,
     /// `until` is the end of the access token; where it can be refreshed the sign-in lasts longer.
-    SignedIn { issuer: String, until: Option<u64>, can_refresh: bool, scope: ScopeSet },
+    SignedIn {
+        issuer: String,
+        until: Option<u64>,
+        can_refresh: bool,
+        scope: ScopeSet,
+    },
 }
 
 impl SignInStatus {
@@ -281,10 +286,7 @@ impl RequestCredential for OauthCredential {
         Box::pin(async move { self.headers_for(method, url).await.map_err(|failure| failure.to_transport()) })
     }
 
-    fn refused<'a>(
-        &'a self,
-        refusal: CredentialRefusal<'a>,
-    ) -> BoxFuture<'a, Result<RefusalVerdict, TransportError>> {
+    fn refused<'a>(&'a self, refusal: CredentialRefusal<'a>) -> BoxFuture<'a, Result<RefusalVerdict, TransportError>> {
         Box::pin(async move { self.judge(refusal).await.map_err(|failure| failure.to_transport()) })
     }
 }
@@ -301,8 +303,8 @@ fn oauth_challenge(headers: &HeaderMap) -> Option<AuthChallenge> {
 
 fn secret_header(text: String) -> Result<HeaderValue, OauthFailure> {
     let text = Zeroizing::new(text);
-    let mut value = HeaderValue::from_str(&text)
-        .map_err(|_| OauthFailure::TokenMalformed("the token cannot stand in a header"))?;
+    let mut value =
+        HeaderValue::from_str(&text).map_err(|_| OauthFailure::TokenMalformed("the token cannot stand in a header"))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -30,8 +30,7 @@ impl DpopKey {
     }
 
     pub fn from_document(document: Zeroizing<Vec<u8>>) -> Result<Self, OauthFailure> {
-        let signer =
-            JwsSigner::from_pkcs8(&document, SigningAlgorithm::Es256).map_err(|_| OauthFailure::NotSigned)?;
+        let signer = JwsSigner::from_pkcs8(&document, SigningAlgorithm::Es256).map_err(|_| OauthFailure::NotSigned)?;
         let public = signer.public_jwk().ok_or(OauthFailure::NotSigned)?;
         Ok(Self { signer, document, public })
     }

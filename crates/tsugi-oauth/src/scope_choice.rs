@@ -76,7 +76,8 @@ mod tests {
     #[test]
     fn offline_access_is_asked_for_only_where_the_issuer_lists_it() {
         let (resource, issuer) = (list(&["a"]), list(&["a", "offline_access"]));
-        let with = ScopeSources { resource: &resource, issuer: &issuer, wants_refresh: true, ..ScopeSources::default() };
+        let with =
+            ScopeSources { resource: &resource, issuer: &issuer, wants_refresh: true, ..ScopeSources::default() };
         assert_eq!(choose_scopes(&with).to_string(), "a offline_access");
         assert_eq!(choose_scopes(&ScopeSources { issuer: &resource, ..with }).to_string(), "a");
         assert_eq!(choose_scopes(&ScopeSources { wants_refresh: false, ..with }).to_string(), "a");

@@ -70,7 +70,8 @@ impl TokenErrorCode {
 
 impl fmt::Display for TokenErrorCode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = CODES.iter().find(|(code, _)| code == self).map_or("an error without a known code", |(_, name)| name);
+        let name =
+            CODES.iter().find(|(code, _)| code == self).map_or("an error without a known code", |(_, name)| name);
         formatter.write_str(name)
     }
 }

@@ -53,12 +53,12 @@ impl JwsSigner {
         let random = SystemRandom::new();
         let unfit = |_| SignerProblem::KeyDoesNotFit(algorithm);
         let key = match algorithm {
-            SigningAlgorithm::Es256 => {
-                PrivateKey::Ecdsa(EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random).map_err(unfit)?)
-            }
-            SigningAlgorithm::Es384 => {
-                PrivateKey::Ecdsa(EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, der, &random).map_err(unfit)?)
-            }
+            SigningAlgorithm::Es256 => PrivateKey::Ecdsa(
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random).map_err(unfit)?,
+            ),
+            SigningAlgorithm::Es384 => PrivateKey::Ecdsa(
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, der, &random).map_err(unfit)?,
+            ),
             // Other tools write Ed25519 keys without the public half, which follows from the private one.
             SigningAlgorithm::EdDsa => {
                 PrivateKey::Ed25519(Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).map_err(unfit)?)

@@ -53,7 +53,12 @@ pub(super) fn credential(server: &Url, scenario: &str, context: &Value) -> Resul
     };
     let options = OauthOptions {
         key: CredentialKey { server: server.to_string(), owner: CredentialOwner::Everyone },
-        discovery: DiscoveryRules { server: server.clone(), issuer: None, legacy: true, plain: PlainHttp::LoopbackOnly },
+        discovery: DiscoveryRules {
+            server: server.clone(),
+            issuer: None,
+            legacy: true,
+            plain: PlainHttp::LoopbackOnly,
+        },
         grant,
         client: ClientChoice { configured, document: Some(CLIENT_DOCUMENT.to_owned()), name: "tsugi".to_owned() },
         scopes: None,

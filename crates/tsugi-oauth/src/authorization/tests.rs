@@ -59,7 +59,8 @@ fn defect(response: &str) -> ResponseDefect {
 fn the_request_has_what_the_specification_asks_for() {
     let (request, _) = begin();
     let names: Vec<String> = request.url.query_pairs().map(|(name, _)| name.into_owned()).collect();
-    let expected = "tenant response_type client_id redirect_uri code_challenge code_challenge_method state resource scope";
+    let expected =
+        "tenant response_type client_id redirect_uri code_challenge code_challenge_method state resource scope";
     assert_eq!(names.join(" "), expected);
     assert!(request.url.as_str().starts_with("https://login.example/authorize?tenant=7&"));
 }
@@ -82,7 +83,9 @@ fn a_state_that_is_absent_foreign_or_of_another_sign_in_is_refused() {
 #[test]
 fn an_issuer_that_is_absent_other_or_normalized_is_refused() {
     assert_eq!(defect(&format!("{REDIRECT}?code=c&state=STATE")), ResponseDefect::IssuerMissing);
-    for other in ["https://evil.example", "https://login.example/", "https://LOGIN.example", "https://login.example:443", ""] {
+    for other in
+        ["https://evil.example", "https://login.example/", "https://LOGIN.example", "https://login.example:443", ""]
+    {
         let response = format!("{REDIRECT}?code=c&state=STATE&iss={other}");
         assert_eq!(defect(&response), ResponseDefect::IssuerDiffers, "{other}");
     }
@@ -98,12 +101,16 @@ fn an_issuer_that_is_absent_other_or_normalized_is_refused() {
 
 #[test]
 fn an_error_counts_only_after_state_and_issuer_and_its_words_are_never_shown() {
-    let markup = "error=access_denied&error_description=%3Cscript%3Ealert(1)%3C%2Fscript%3E&error_uri=https://evil.example";
+    let markup =
+        "error=access_denied&error_description=%3Cscript%3Ealert(1)%3C%2Fscript%3E&error_uri=https://evil.example";
     let response = format!("{REDIRECT}?{markup}&state=STATE&iss={ISSUER}");
     let refused = verdict(&response).unwrap_err();
     assert_eq!(refused, OauthFailure::SignInRefused(TokenErrorCode::AccessDenied));
     assert!(!refused.to_string().contains("script") && !refused.to_string().contains("evil"));
-    assert_eq!(defect(&format!("{REDIRECT}?{markup}&state=STATE&iss=https://evil.example")), ResponseDefect::IssuerDiffers);
+    assert_eq!(
+        defect(&format!("{REDIRECT}?{markup}&state=STATE&iss=https://evil.example")),
+        ResponseDefect::IssuerDiffers
+    );
     assert_eq!(defect(&format!("{REDIRECT}?{markup}&iss={ISSUER}")), ResponseDefect::State);
     let unknown = verdict(&format!("{REDIRECT}?error=%3Cb%3E&state=STATE&iss={ISSUER}")).unwrap_err();
     assert!(!unknown.to_string().contains('<'));

@@ -131,7 +131,10 @@ async fn a_403_that_scope_would_not_change_is_passed_on() {
 
 /// The token endpoint answers with `answer`; returns what the call said and how many requests reached `sink`.
 async fn with_token_answer(make: impl Fn(&str) -> SiteAnswer) -> (Result<u16, String>, usize) {
-    let sink = Site::start(|_| |_: &SiteRequest| SiteAnswer::json(200, &json!({"access_token": "token-x", "token_type": "Bearer"}))).await;
+    let sink = Site::start(|_| {
+        |_: &SiteRequest| SiteAnswer::json(200, &json!({"access_token": "token-x", "token_type": "Bearer"}))
+    })
+    .await;
     let world = World::start().await;
     let answer = make(&sink.url);
     world.change(|plan| plan.token = Arc::new(move |_| Some(answer.clone())));
@@ -140,9 +143,8 @@ async fn with_token_answer(make: impl Fn(&str) -> SiteAnswer) -> (Result<u16, St
 
 #[tokio::test]
 async fn a_token_endpoint_that_redirects_or_answers_no_token_gives_none() {
-    let redirect = |status| {
-        move |sink: &str| SiteAnswer::json(status, &json!({})).with("location", format!("{sink}/token"))
-    };
+    let redirect =
+        |status| move |sink: &str| SiteAnswer::json(status, &json!({})).with("location", format!("{sink}/token"));
     for status in [301, 302, 303, 307, 308] {
         let (called, reached) = with_token_answer(redirect(status)).await;
         assert!(called.is_err(), "{status}");

@@ -72,7 +72,10 @@ async fn a_client_with_a_key_signs_an_assertion_for_the_issuer() {
     let assertion = &form["client_assertion"];
     assert_eq!((&claims(assertion, 0)["alg"], &claims(assertion, 0)["kid"]), (&json!("ES256"), &json!("k1")));
     let body = claims(assertion, 1);
-    assert_eq!((&body["iss"], &body["sub"], &body["aud"]), (&json!("robot"), &json!("robot"), &json!(world.issuer.url)));
+    assert_eq!(
+        (&body["iss"], &body["sub"], &body["aud"]),
+        (&json!("robot"), &json!("robot"), &json!(world.issuer.url))
+    );
     assert!(body["exp"].as_u64().unwrap() - body["iat"].as_u64().unwrap() <= 60);
     assert!(!form.contains_key("client_id") && !form.contains_key("client_secret"));
 }
@@ -154,7 +157,10 @@ async fn an_organizations_sign_in_becomes_an_assertion_for_the_servers_issuer() 
     assert_eq!(form["grant_type"], "urn:ietf:params:oauth:grant-type:token-exchange");
     assert_eq!(form["requested_token_type"], "urn:ietf:params:oauth:token-type:id-jag");
     assert_eq!(form["subject_token_type"], "urn:ietf:params:oauth:token-type:id_token");
-    assert_eq!((form["audience"].as_str(), form["resource"].as_str()), (world.issuer.url.as_str(), world.url().as_str()));
+    assert_eq!(
+        (form["audience"].as_str(), form["resource"].as_str()),
+        (world.issuer.url.as_str(), world.url().as_str())
+    );
     assert_eq!(form["client_id"], "at-provider");
     let request = &world.issuer.requests_to("/token")[0];
     assert_eq!(request.form()["assertion"], "id.jag.x");

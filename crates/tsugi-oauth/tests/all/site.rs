@@ -7,20 +7,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 #[derive(Debug, Clone, Default)]
-pub struct SiteRequest {
-    pub method: String,
+pub(crate) struct SiteRequest {
     /// With the query.
-    pub target: String,
-    pub headers: HashMap<String, String>,
-    pub body: String,
+    pub(crate) target: String,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: String,
 }
 
 impl SiteRequest {
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.target.split('?').next().unwrap()
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 
@@ -28,41 +27,41 @@ impl SiteRequest {
         url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
     }
 
-    pub fn query(&self) -> HashMap<String, String> {
+    pub(crate) fn query(&self) -> HashMap<String, String> {
         Self::pairs(self.target.split_once('?').map_or("", |(_, query)| query))
     }
 
-    pub fn form(&self) -> HashMap<String, String> {
+    pub(crate) fn form(&self) -> HashMap<String, String> {
         Self::pairs(&self.body)
     }
 
     /// Everything of the request, to search for what must not be in it.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         format!("{} {:?} {}", self.target, self.headers, self.body)
     }
 }
 
 #[derive(Debug, Clone)]
-pub struct SiteAnswer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: String,
+pub(crate) struct SiteAnswer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
 }
 
 impl SiteAnswer {
-    pub fn new(status: u16) -> Self {
+    pub(crate) fn new(status: u16) -> Self {
         Self { status, headers: Vec::new(), body: String::new() }
     }
 
-    pub fn json(status: u16, body: &serde_json::Value) -> Self {
+    pub(crate) fn json(status: u16, body: &serde_json::Value) -> Self {
         Self { body: body.to_string(), ..Self::new(status).with("content-type", "application/json") }
     }
 
-    pub fn html(status: u16) -> Self {
+    pub(crate) fn html(status: u16) -> Self {
         Self { body: "<html>".to_owned(), ..Self::new(status).with("content-type", "text/html") }
     }
 
-    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
@@ -71,14 +70,14 @@ impl SiteAnswer {
 type SiteHandler = Arc<dyn Fn(&SiteRequest) -> SiteAnswer + Send + Sync>;
 
 #[derive(Clone)]
-pub struct Site {
-    pub url: String,
+pub(crate) struct Site {
+    pub(crate) url: String,
     journal: Arc<Mutex<Vec<SiteRequest>>>,
 }
 
 impl Site {
     /// Starts a site. `handler` is given its own address first.
-    pub async fn start<H>(make: impl FnOnce(String) -> H) -> Self
+    pub(crate) async fn start<H>(make: impl FnOnce(String) -> H) -> Self
     where
         H: Fn(&SiteRequest) -> SiteAnswer + Send + Sync + 'static,
     {
@@ -94,15 +93,15 @@ impl Site {
         site
     }
 
-    pub fn requests(&self) -> Vec<SiteRequest> {
+    pub(crate) fn requests(&self) -> Vec<SiteRequest> {
         self.journal.lock().unwrap().clone()
     }
 
-    pub fn requests_to(&self, path: &str) -> Vec<SiteRequest> {
+    pub(crate) fn requests_to(&self, path: &str) -> Vec<SiteRequest> {
         self.requests().into_iter().filter(|request| request.path() == path).collect()
     }
 
-    pub fn count(&self, path: &str) -> usize {
+    pub(crate) fn count(&self, path: &str) -> usize {
         self.requests_to(path).len()
     }
 }
@@ -111,7 +110,8 @@ async fn serve(mut stream: TcpStream, journal: Arc<Mutex<Vec<SiteRequest>>>, han
     let Some(request) = read(&mut stream).await else { return };
     journal.lock().unwrap().push(request.clone());
     let answer = handler(&request);
-    let mut text = format!("HTTP/1.1 {} X\r\nconnection: close\r\ncontent-length: {}\r\n", answer.status, answer.body.len());
+    let mut text =
+        format!("HTTP/1.1 {} X\r\nconnection: close\r\ncontent-length: {}\r\n", answer.status, answer.body.len());
     for (name, value) in &answer.headers {
         text += &format!("{name}: {value}\r\n");
     }
@@ -132,7 +132,7 @@ async fn read(stream: &mut TcpStream) -> Option<SiteRequest> {
     let head = String::from_utf8(bytes[..head_end].to_vec()).ok()?;
     let mut lines = head.lines();
     let mut words = lines.next()?.split(' ');
-    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let target = words.nth(1)?.to_owned();
     let headers: HashMap<String, String> = lines
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()))
@@ -144,11 +144,11 @@ async fn read(stream: &mut TcpStream) -> Option<SiteRequest> {
         }
     }
     let body = String::from_utf8(bytes[head_end..].to_vec()).ok()?;
-    Some(SiteRequest { method, target, headers, body })
+    Some(SiteRequest { target, headers, body })
 }
 
 /// One GET without following redirects: the status and `Location`.
-pub async fn visit(url: &url::Url) -> (u16, Option<String>) {
+pub(crate) async fn visit(url: &url::Url) -> (u16, Option<String>) {
     let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).await.unwrap();
     let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
     let request = format!("GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");

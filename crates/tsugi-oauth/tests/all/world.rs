@@ -23,36 +23,36 @@ use url::Url;
 
 use crate::site::{Site, SiteAnswer, SiteRequest, visit};
 
-pub const REDIRECT: &str = "http://127.0.0.1:9/callback";
+pub(crate) const REDIRECT: &str = "http://127.0.0.1:9/callback";
 const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource/mcp";
 
 /// What both sites do. Tests change it before and while they run.
-pub struct Plan {
-    pub issuer: String,
+pub(crate) struct Plan {
+    pub(crate) issuer: String,
     /// Changes the documents before they are served; `Null` means 404.
-    pub resource: fn(&mut Value),
-    pub metadata: fn(&mut Value),
+    pub(crate) resource: fn(&mut Value),
+    pub(crate) metadata: fn(&mut Value),
     /// Whether the challenge names the metadata.
-    pub names_metadata: bool,
+    pub(crate) names_metadata: bool,
     /// What tokens must have been issued with; another one is refused.
-    pub token_prefix: String,
+    pub(crate) token_prefix: String,
     /// The answer of the server to a request with a good token.
-    pub judge: fn(&SiteRequest) -> Option<SiteAnswer>,
+    pub(crate) judge: fn(&SiteRequest) -> Option<SiteAnswer>,
     /// The answer of the token endpoint, where it is not the usual one.
-    pub token: Arc<dyn Fn(&SiteRequest) -> Option<SiteAnswer> + Send + Sync>,
-    pub lifetime: u64,
-    pub rotates: bool,
-    pub challenge_scope: &'static str,
+    pub(crate) token: Arc<dyn Fn(&SiteRequest) -> Option<SiteAnswer> + Send + Sync>,
+    pub(crate) lifetime: u64,
+    pub(crate) rotates: bool,
+    pub(crate) challenge_scope: &'static str,
 }
 
-pub struct World {
-    pub server: Site,
-    pub issuer: Site,
-    pub plan: Arc<Mutex<Plan>>,
+pub(crate) struct World {
+    pub(crate) server: Site,
+    pub(crate) issuer: Site,
+    pub(crate) plan: Arc<Mutex<Plan>>,
 }
 
 impl World {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let plan = Arc::new(Mutex::new(Plan {
             issuer: String::new(),
             resource: |_| {},
@@ -72,18 +72,23 @@ impl World {
         Self { server, issuer, plan }
     }
 
-    pub fn change(&self, change: impl FnOnce(&mut Plan)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Plan)) {
         change(&mut self.plan.lock().unwrap());
     }
 
-    pub fn url(&self) -> Url {
+    pub(crate) fn url(&self) -> Url {
         format!("{}/mcp", self.server.url).parse().unwrap()
     }
 
-    pub fn options(&self) -> OauthOptions {
+    pub(crate) fn options(&self) -> OauthOptions {
         OauthOptions {
             key: CredentialKey { server: self.url().into(), owner: CredentialOwner::Everyone },
-            discovery: DiscoveryRules { server: self.url(), issuer: None, legacy: true, plain: PlainHttp::LoopbackOnly },
+            discovery: DiscoveryRules {
+                server: self.url(),
+                issuer: None,
+                legacy: true,
+                plain: PlainHttp::LoopbackOnly,
+            },
             grant: GrantChoice::SignIn(SignInWay::Browser(Arc::new(AgreeingBrowser))),
             client: ClientChoice { configured: None, document: None, name: "tsugi".to_owned() },
             scopes: None,
@@ -91,17 +96,17 @@ impl World {
         }
     }
 
-    pub fn credential(&self, options: OauthOptions, store: Arc<dyn CredentialStore>) -> Arc<OauthCredential> {
+    pub(crate) fn credential(&self, options: OauthOptions, store: Arc<dyn CredentialStore>) -> Arc<OauthCredential> {
         Arc::new(OauthCredential::new(options, fetch(), store))
     }
 
     /// A credential with the usual options.
-    pub fn usual(&self) -> Arc<OauthCredential> {
+    pub(crate) fn usual(&self) -> Arc<OauthCredential> {
         self.credential(self.options(), Arc::new(MemoryStore::default()))
     }
 
     /// One call: the status of the server's answer, or why there is none.
-    pub async fn call(&self, credential: &Arc<OauthCredential>) -> Result<u16, String> {
+    pub(crate) async fn call(&self, credential: &Arc<OauthCredential>) -> Result<u16, String> {
         let target = HttpTarget::new(self.url(), HeaderMap::new());
         let client = HttpClient::new(target.with_credential(TargetCredential::new(credential.clone())));
         let answer = client.post(Bytes::from_static(b"{}"), HeaderMap::new()).await;
@@ -109,12 +114,12 @@ impl World {
     }
 }
 
-pub fn fetch() -> GuardedFetch {
+pub(crate) fn fetch() -> GuardedFetch {
     GuardedFetch::new(OutboundGuard::new(OutboundRules { insecure_loopback: true, ..OutboundRules::default() }))
 }
 
 /// An issuer whose clients and tokens carry `name`.
-pub async fn start_issuer(plan: Arc<Mutex<Plan>>, name: &'static str) -> Site {
+pub(crate) async fn start_issuer(plan: Arc<Mutex<Plan>>, name: &'static str) -> Site {
     let issued = AtomicUsize::new(0);
     Site::start(|url| move |request: &SiteRequest| answer_issuer(&url, name, &issued, &plan, request)).await
 }
@@ -196,7 +201,7 @@ fn answer_issuer(url: &str, name: &str, issued: &AtomicUsize, plan: &Mutex<Plan>
 }
 
 /// Follows the sign-in to the redirect without a window.
-pub struct AgreeingBrowser;
+pub(crate) struct AgreeingBrowser;
 
 struct AgreeingWindow;
 

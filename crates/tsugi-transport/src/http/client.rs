@@ -140,11 +140,8 @@ impl HttpClient {
             if !is_refused || round > MAX_REFUSALS {
                 return Ok(response);
             }
-            let refusal = CredentialRefusal {
-                status: response.status,
-                headers: &response.headers,
-                generation: used.generation,
-            };
+            let refusal =
+                CredentialRefusal { status: response.status, headers: &response.headers, generation: used.generation };
             if credential.refused(refusal).await? == RefusalVerdict::GiveUp {
                 return Ok(response);
             }

@@ -22,10 +22,7 @@ pub trait RequestCredential: Send + Sync {
     ) -> BoxFuture<'a, Result<CredentialHeaders, TransportError>>;
 
     /// The server refused a request. An error ends it with that error instead of the server's answer.
-    fn refused<'a>(
-        &'a self,
-        refusal: CredentialRefusal<'a>,
-    ) -> BoxFuture<'a, Result<RefusalVerdict, TransportError>>;
+    fn refused<'a>(&'a self, refusal: CredentialRefusal<'a>) -> BoxFuture<'a, Result<RefusalVerdict, TransportError>>;
 }
 
 /// The credentials of one request.
