@@ -1,0 +1,9 @@
+//! Keep credentials sealed in a file that several processes use.
+//!
+//! Each record is sealed with AES-256-GCM, and the text of its key is part of what is authenticated: a record that is
+//! copied to another owner or server does not open. A [`file::FileVault`] is one file of mode 0600, replaced as a whole,
+//! with a lock file beside it for every credential that is being changed.
+
+pub mod file;
+mod lock;
+pub mod seal;

@@ -1,0 +1,124 @@
+//! A vault from outside: what opens, what does not, and who may change it at the same time.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tsugi_oauth::record::{CredentialKey, CredentialOwner};
+use tsugi_oauth::store::CredentialStore;
+use tsugi_vault::file::FileVault;
+use tsugi_vault::seal::VaultKey;
+use zeroize::Zeroizing;
+
+fn key(owner: &str) -> CredentialKey {
+    CredentialKey { server: "https://mcp.example".to_owned(), owner: CredentialOwner::Person(owner.to_owned()) }
+}
+
+fn open(path: &Path, secret: &str) -> FileVault {
+    FileVault::open(path, VaultKey::parse(secret).unwrap()).unwrap()
+}
+
+async fn put(vault: &FileVault, owner: &str, text: &str) {
+    vault.write(&key(owner), Some(Zeroizing::new(text.as_bytes().to_vec()))).await.unwrap();
+}
+
+async fn get(vault: &FileVault, owner: &str) -> Result<Option<String>, String> {
+    let read = vault.read(&key(owner)).await.map_err(|problem| problem.to_string())?;
+    Ok(read.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()))
+}
+
+#[tokio::test]
+async fn what_is_kept_is_sealed_private_and_read_by_the_next_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/vault.json");
+    let secret = VaultKey::generate().unwrap();
+    put(&open(&path, &secret), "ann", "s3cret-token").await;
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(!written.contains("s3cret") && written.contains("ann"), "{written}");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let again = open(&path, &secret);
+    assert_eq!(get(&again, "ann").await, Ok(Some("s3cret-token".to_owned())));
+    assert_eq!(get(&again, "bob").await, Ok(None));
+    again.write(&key("ann"), None).await.unwrap();
+    assert_eq!(get(&again, "ann").await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_record_that_is_copied_to_another_owner_does_not_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vault.json");
+    let vault = open(&path, &VaultKey::generate().unwrap());
+    put(&vault, "ann", "of ann").await;
+    put(&vault, "bob", "of bob").await;
+    let mut file: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let (ann, bob) = (key("ann").to_string(), key("bob").to_string());
+    file["records"][&bob] = file["records"][&ann].clone();
+    std::fs::write(&path, file.to_string()).unwrap();
+    assert!(get(&vault, "bob").await.unwrap_err().contains("does not open"));
+    assert_eq!(get(&vault, "ann").await, Ok(Some("of ann".to_owned())));
+}
+
+#[tokio::test]
+async fn a_wrong_key_a_changed_byte_and_a_cut_file_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vault.json");
+    let secret = VaultKey::generate().unwrap();
+    let vault = open(&path, &secret);
+    put(&vault, "ann", "of ann").await;
+    assert!(get(&open(&path, &VaultKey::generate().unwrap()), "ann").await.is_err());
+    let whole = std::fs::read(&path).unwrap();
+    for length in 0..whole.len() - 1 {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        assert!(get(&vault, "ann").await.is_err(), "cut at {length}");
+        assert!(vault.write(&key("bob"), None).await.is_err(), "a damaged file is not written over");
+    }
+    let mut file: serde_json::Value = serde_json::from_slice(&whole).unwrap();
+    let sealed = file["records"][key("ann").to_string()].as_str().unwrap().to_owned();
+    for at in 0..sealed.len() {
+        let mut changed = sealed.clone().into_bytes();
+        changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+        file["records"][key("ann").to_string()] = String::from_utf8(changed).unwrap().into();
+        std::fs::write(&path, file.to_string()).unwrap();
+        assert!(get(&vault, "ann").await.is_err(), "changed at {at}");
+    }
+    for bad in ["", "short", "AAAA", &"A".repeat(100)] {
+        assert!(VaultKey::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_key_opens_everything_and_the_old_one_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vault.json");
+    let (old, new) = (VaultKey::generate().unwrap(), VaultKey::generate().unwrap());
+    let vault = open(&path, &old);
+    put(&vault, "ann", "of ann").await;
+    put(&vault, "bob", "of bob").await;
+    assert_eq!(vault.rekey(&VaultKey::parse(&new).unwrap()), Ok(2));
+    assert_eq!(get(&open(&path, &new), "bob").await, Ok(Some("of bob".to_owned())));
+    assert!(get(&vault, "ann").await.is_err());
+    let before = std::fs::read(&path).unwrap();
+    assert!(vault.rekey(&VaultKey::parse(&old).unwrap()).is_err());
+    assert_eq!(std::fs::read(&path).unwrap(), before, "nothing changed");
+}
+
+/// Twenty vaults with their own file handles stand for twenty processes: `flock` belongs to an open file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_users_change_one_record_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vault.json");
+    let secret = VaultKey::generate().unwrap();
+    put(&open(&path, &secret), "ann", "0").await;
+    let users = (0..20).map(|_| {
+        let vault = open(&path, &secret);
+        tokio::spawn(async move {
+            let key = key("ann");
+            let _lock = vault.lock(&key).await.unwrap();
+            let count: u32 = get(&vault, "ann").await.unwrap().unwrap().parse().unwrap();
+            put(&vault, "ann", &(count + 1).to_string()).await;
+        })
+    });
+    for user in users.collect::<Vec<_>>() {
+        user.await.unwrap();
+    }
+    assert_eq!(get(&open(&path, &secret), "ann").await, Ok(Some("20".to_owned())));
+}
