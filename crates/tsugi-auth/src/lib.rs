@@ -7,14 +7,17 @@
 //! 2. [`token::TokenClaims`] finds the issuer that it claims to be from, and
 //! 3. [`token::TokenRules`] check the signature first, then every claim.
 //!
-//! Every refusal is a variant of [`token::TokenRefusal`]; the text is for people only.
+//! Every refusal is a variant of [`token::TokenRefusal`]; the text is for people only. A person signs in by [`login`].
 
 pub mod challenge;
 pub mod endpoint;
+pub mod id_token;
 pub mod introspection;
 pub mod issuer_metadata;
 pub mod jose;
 pub mod key_cache;
+pub mod login;
+pub mod pkce;
 pub mod resource_metadata;
 pub mod scope;
 pub mod secret;

@@ -104,20 +104,9 @@ impl<'a> UnverifiedToken<'a> {
 impl TokenRules {
     /// Checks the claims of a token whose origin is certain: its signature was right, or its issuer sent them itself.
     pub(crate) fn check_claims(&self, claims: Map<String, Value>, now: u64) -> Result<VerifiedToken, TokenRefusal> {
-        let skew = self.skew.min(MAX_SKEW);
-        let expires = date(&claims, "exp")?.ok_or(TokenRefusal::BadClaim("exp"))?;
-        if now >= expires.saturating_add(skew) {
-            return Err(TokenRefusal::Expired);
-        }
-        // `iat` in the future is as strange as `nbf`: the clocks differ by more than is allowed.
-        for name in ["nbf", "iat"] {
-            if date(&claims, name)?.is_some_and(|begins| begins > now.saturating_add(skew)) {
-                return Err(TokenRefusal::NotYetValid);
-            }
-        }
+        let expires = self.check_dates(&claims, now)?;
         refuse_other_kinds(&claims)?;
-        let subject = claims.get("sub").and_then(Value::as_str).filter(|sub| is_subject(sub));
-        let subject = subject.ok_or(TokenRefusal::BadClaim("sub"))?.to_owned();
+        let subject = subject(&claims)?;
         let audiences = audiences(&claims)?;
         let client = CLIENT_CLAIMS.iter().find_map(|name| claims.get(*name).and_then(Value::as_str));
         let client = client.filter(|client| is_subject(client)).map(str::to_owned);
@@ -126,6 +115,22 @@ impl TokenRules {
         let scopes = scopes.fold(ScopeSet::default(), |all, more| all.union(&more));
         let issuer = self.issuer.clone();
         Ok(VerifiedToken { audiences, claims: TokenClaims { issuer, subject, client, scopes, expires, all: claims } })
+    }
+
+    /// Checks the dates of a token, and gives the one at which it ends.
+    pub(crate) fn check_dates(&self, claims: &Map<String, Value>, now: u64) -> Result<u64, TokenRefusal> {
+        let skew = self.skew.min(MAX_SKEW);
+        let expires = date(claims, "exp")?.ok_or(TokenRefusal::BadClaim("exp"))?;
+        if now >= expires.saturating_add(skew) {
+            return Err(TokenRefusal::Expired);
+        }
+        // `iat` in the future is as strange as `nbf`: the clocks differ by more than is allowed.
+        for name in ["nbf", "iat"] {
+            if date(claims, name)?.is_some_and(|begins| begins > now.saturating_add(skew)) {
+                return Err(TokenRefusal::NotYetValid);
+            }
+        }
+        Ok(expires)
     }
 }
 
@@ -181,7 +186,13 @@ fn date(claims: &Map<String, Value>, name: &'static str) -> Result<Option<u64>, 
     seconds.map(|seconds| Some(seconds as u64)).ok_or(TokenRefusal::BadClaim(name))
 }
 
-fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, TokenRefusal> {
+/// Whom a token speaks for.
+pub(crate) fn subject(claims: &Map<String, Value>) -> Result<String, TokenRefusal> {
+    let subject = claims.get("sub").and_then(Value::as_str).filter(|sub| is_subject(sub));
+    subject.map(str::to_owned).ok_or(TokenRefusal::BadClaim("sub"))
+}
+
+pub(crate) fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, TokenRefusal> {
     let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(TokenRefusal::BadClaim("aud"));
     match claims.get("aud") {
         Some(Value::Array(items)) => items.iter().map(text).collect(),

@@ -15,7 +15,7 @@ pub enum TokenRefusal {
     CriticalExtension,
     #[error("the algorithm of the signature is not accepted from this issuer")]
     AlgorithmNotAllowed,
-    #[error("the header's `typ` is not that of an access token")]
+    #[error("the header's `typ` is not that of the token that is expected here")]
     TypeNotAllowed,
     #[error("the claims are not one JSON object without duplicate members")]
     ClaimsNotStrict,
@@ -43,6 +43,10 @@ pub enum TokenRefusal {
     NotAnAccessToken,
     #[error("the issuer says that the token is not active")]
     Inactive,
+    #[error("the ID token was issued for another sign-in (`nonce`)")]
+    OtherNonce,
+    #[error("the ID token was issued to another client (`azp`)")]
+    OtherClient,
 }
 
 impl TokenRefusal {
@@ -68,6 +72,8 @@ impl TokenRefusal {
             Self::SenderConstrained => "cnf",
             Self::NotAnAccessToken => "kind",
             Self::Inactive => "active",
+            Self::OtherNonce => "nonce",
+            Self::OtherClient => "azp",
         }
     }
 
@@ -97,6 +103,8 @@ impl TokenRefusal {
             }
             Self::SenderConstrained => "ask the provider for a token without DPoP or certificate binding",
             Self::Inactive => "the token was revoked or has expired; sign in again",
+            Self::OtherNonce => "sign in again; if it happens each time, the provider does not copy `nonce`",
+            Self::OtherClient => "compare `clientId` with the client that the provider issues the token to",
         }
     }
 }

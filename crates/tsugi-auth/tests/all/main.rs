@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and say what it skipped")]
 
 mod attacks;
+mod login;
 mod vectors;
