@@ -7,6 +7,7 @@ mod audit_look;
 pub(crate) mod board;
 mod events;
 mod histogram;
+pub(crate) mod login;
 pub mod observe;
 mod overview;
 pub(crate) mod page;

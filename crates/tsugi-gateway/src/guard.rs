@@ -39,12 +39,14 @@ use authority::Authority;
 use caller_access::{CallerAccess, ServerTenants};
 use credential::{CredentialVerifier, CredentialVerifiers};
 use guess_limit::GuessLimiter;
+use oauth::login::{FinishedLogin, LoginService};
 use oauth::resource::{ChallengeReason, ResourceDirectory, ResourcePath};
 use origin::OriginGuard;
 use principal::Principal;
 use proxy_trust::ProxyTrust;
 use refusal::HttpRefusal;
-use sign_in::{SignInGrant, SignInId, SignInTable};
+use sign_in::cookie::CookiePolicy;
+use sign_in::{HiddenAddress, PersonSignIn, SignInCredential, SignInGrant, SignInId, SignInTable};
 
 use crate::config::GatewayConfig;
 use crate::face::fault::RefusalChallenge;
@@ -60,6 +62,8 @@ pub struct AccessGuard {
     verifiers: CredentialVerifiers,
     /// Set where tokens of an issuer are accepted.
     resources: Option<Arc<ResourceDirectory>>,
+    /// Set where people sign in at the dashboard through a provider.
+    logins: Option<Arc<LoginService>>,
     /// How often credentials are looked at again whose holders have a connection open.
     recheck: Duration,
     sessions: SignInTable,
@@ -79,8 +83,9 @@ impl AccessGuard {
             replaced: watch::Sender::new(()),
             verifiers: CredentialVerifiers::default(),
             resources: None,
+            logins: None,
             recheck: config.limits.keep_alive,
-            sessions: SignInTable::new(config.limits.session_idle),
+            sessions: SignInTable::new(config.limits.session_idle, CookiePolicy::new(config)),
             tenants: ArcSwap::default(),
             guesses: GuessLimiter::new(Instant::now()),
             proxies: ProxyTrust::new(config.trusted_proxies.clone()),
@@ -91,6 +96,17 @@ impl AccessGuard {
     pub fn with_resources(mut self, resources: Arc<ResourceDirectory>) -> Self {
         self.resources = Some(resources);
         self
+    }
+
+    /// The same guard, at whose dashboard people sign in through these providers, too.
+    pub fn with_logins(mut self, logins: LoginService) -> Self {
+        self.logins = Some(Arc::new(logins));
+        self
+    }
+
+    /// The providers of the dashboard; `None` without any.
+    pub(crate) fn logins(&self) -> Option<&LoginService> {
+        self.logins.as_deref()
     }
 
     /// True when access tokens of an issuer are accepted, so that no caller needs a key.
@@ -144,10 +160,13 @@ impl AccessGuard {
             Ok(principal) => return Ok(principal),
             Err(refusal) => refusal,
         };
-        match self.identify_cookie(parts)? {
-            Some(principal) => Ok(principal),
-            None if is_open => Ok(Principal::guest()),
-            None => Err(refusal),
+        match self.identify_cookie(parts) {
+            Ok(Some(principal)) => Ok(principal),
+            Ok(None) if is_open => Ok(Principal::guest()),
+            Ok(None) => Err(refusal),
+            // A link on another page leads here. Its reader is a guest, as with a cookie that browsers do not send then.
+            Err(_) if is_open && parts.method.is_safe() => Ok(Principal::guest()),
+            Err(refusal) => Err(refusal),
         }
     }
 
@@ -157,15 +176,24 @@ impl AccessGuard {
         if api_key::has_secret(&parts.headers) {
             return Ok(None);
         }
-        let Some((session, csrf, digest)) = self.sessions.find(&parts.headers) else { return Ok(None) };
-        let Some(principal) = self.keys.load().holder(digest) else {
-            self.sessions.end(&session);
+        let Some(carried) = self.sessions.find(parts) else { return Ok(None) };
+        let principal = match &carried.credential {
+            SignInCredential::Key(digest) => {
+                self.keys.load().holder(*digest).map(|principal| principal.signed_in(carried.id))
+            }
+            SignInCredential::Person(person) => {
+                let authority = Some(&person.authority).filter(|authority| authority.is_current());
+                authority.map(|authority| Principal::of_person(authority.clone(), carried.id))
+            }
+        };
+        let Some(principal) = principal else {
+            self.sessions.end(&carried.id);
             return Ok(None);
         };
         // The cookie alone proves nothing: any page can make the browser send it.
         origin::expect_own(parts)?;
-        sign_in::expect_csrf(parts, &csrf)?;
-        Ok(Some(principal.signed_in(session)))
+        sign_in::expect_csrf(parts, &carried.csrf)?;
+        Ok(Some(principal))
     }
 
     /// Whether callers need a key.
@@ -191,8 +219,8 @@ impl AccessGuard {
     /// Whether a caller that was let in would be let in now, as the same one. Asking counts as use of a sign-in.
     pub(crate) fn still_admits(&self, principal: &Principal) -> bool {
         match principal.session() {
-            // A sign-in ends by itself, and with its key.
-            Some(session) => principal.authority().is_current() && self.sessions.key(&session).is_some(),
+            // A sign-in ends by itself, and with its key or its person's rights.
+            Some(session) => principal.authority().is_current() && self.sessions.is_alive(&session),
             None if principal.is_authenticated() => principal.authority().is_current(),
             None => self.admits_anybody(),
         }
@@ -236,20 +264,45 @@ impl AccessGuard {
             return Err(HttpRefusal::wrong_credential("this key is not known"));
         };
         let principal = keys.holder(digest).ok_or(HttpRefusal::unauthorized("this key has expired"))?;
-        let (session, signed_in) = self.sessions.begin(digest);
+        let (session, signed_in) = self.sessions.begin_with_key(digest, parts);
         Ok((principal.signed_in(session), signed_in))
     }
 
+    /// Signs a person in at the dashboard whom a provider has named.
+    pub(crate) fn sign_in_person(&self, login: FinishedLogin, parts: &Parts) -> (Principal, SignInGrant) {
+        let authority = Arc::new(login.authority);
+        let logout = login.logout.map(|address| HiddenAddress(address.into()));
+        let person = PersonSignIn { authority: authority.clone(), logout };
+        let (session, grant) =
+            self.sessions.begin(SignInCredential::Person(person), login.limits, parts, login.security);
+        (Principal::of_person(authority, session), grant)
+    }
+
+    /// Counts a sign-in that failed at a provider like a wrong key: each costs us a request there.
+    pub(crate) fn count_failed_login(&self, parts: &Parts, peer: IpAddr) {
+        self.guesses.count(self.proxies.client_of(peer, &parts.headers), Instant::now());
+    }
+
     /// Refuses an address that has sent too many wrong credentials, before any digest is computed.
-    fn check_guesses(&self, parts: &Parts, peer: IpAddr) -> Result<(), HttpRefusal> {
+    pub(crate) fn check_guesses(&self, parts: &Parts, peer: IpAddr) -> Result<(), HttpRefusal> {
         self.guesses.check(|| self.proxies.client_of(peer, &parts.headers), Instant::now)
     }
 
-    /// Ends a sign-in.
-    pub(crate) fn sign_out(&self, session: &SignInId) {
-        self.sessions.end(session);
+    /// Ends a sign-in. Gives the address where the browser can sign out at the provider, too, if there is one.
+    pub(crate) fn sign_out(&self, session: &SignInId) -> Option<Arc<str>> {
+        let ended = self.sessions.end(session);
         // Open streams of this sign-in end now.
         self.replaced.send_replace(());
+        match ended {
+            Some(SignInCredential::Person(person)) => person.logout.map(|HiddenAddress(address)| address),
+            _ => None,
+        }
+    }
+
+    /// The value of `Set-Cookie` that takes the session of a request away.
+    pub(crate) fn clear_cookie(&self, parts: &Parts) -> String {
+        let carried = self.sessions.cookies().session_of(parts).map(|(_, security)| security);
+        carried.unwrap_or_else(|| self.sessions.cookies().security(parts)).clear_session()
     }
 
     /// The word that unsafe requests of this sign-in must bring; `None` when it has ended. Asking counts as use.

@@ -61,6 +61,10 @@ pub enum Route {
     SignIn,
     /// Signing out.
     SignOut,
+    /// The way to a provider, to sign in there.
+    Login,
+    /// The way back.
+    LoginReturn,
     /// What the dashboard shows.
     Dashboard(DashboardView),
     /// A change on the board.
@@ -92,7 +96,12 @@ impl Route {
     /// The page on which people sign in.
     fn is_entrance(self) -> bool {
         let is_door = matches!(self, Route::Session | Route::SignIn | Route::SignOut | Route::PlainSignIn);
-        is_door || matches!(self, Route::Page(_) | Route::PlainBoard)
+        is_door || self.is_login() || matches!(self, Route::Page(_) | Route::PlainBoard)
+    }
+
+    /// Signing in through a provider.
+    pub(crate) fn is_login(self) -> bool {
+        matches!(self, Route::Login | Route::LoginReturn)
     }
 
     /// True for a GET that opens a stream. It has no HEAD, since nothing is known of it without opening it.
@@ -130,7 +139,8 @@ impl RouteEntry {
     }
 
     fn has_head(&self) -> bool {
-        self.verb == Method::GET && !self.route.is_stream()
+        // A code can be used once, and a program that only looks at links must not use it up.
+        self.verb == Method::GET && !self.route.is_stream() && !self.route.is_login()
     }
 }
 
@@ -188,6 +198,8 @@ pub static ROUTES: &[RouteEntry] = &[
     entry(Method::GET, "/api/session", Route::Session, ErrorStyle::Rest),
     entry(Method::POST, "/api/session", Route::SignIn, ErrorStyle::Rest),
     entry(Method::DELETE, "/api/session", Route::SignOut, ErrorStyle::Rest),
+    entry(Method::GET, "/auth/login/{}", Route::Login, ErrorStyle::Rest),
+    entry(Method::GET, "/auth/callback", Route::LoginReturn, ErrorStyle::Rest),
     entry(Method::GET, "/api/overview", Route::Dashboard(DashboardView::Overview), ErrorStyle::Rest),
     entry(Method::GET, "/api/servers/{}", Route::Dashboard(DashboardView::Server), ErrorStyle::Rest),
     entry(Method::GET, "/api/calls", Route::Dashboard(DashboardView::Calls), ErrorStyle::Rest),

@@ -14,7 +14,6 @@ use crate::face::{FaceRequest, http};
 use crate::gateway::Gateway;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::HttpRefusal;
-use crate::guard::sign_in::clear_cookie;
 
 /// `GET /api/session`
 pub(crate) fn show(asked: &FaceRequest<'_>) -> Response<ResponseBody> {
@@ -49,14 +48,18 @@ pub(crate) fn sign_in(asked: &FaceRequest<'_>, body: &Bytes) -> Result<Response<
 /// `DELETE /api/session`
 pub(crate) fn sign_out(asked: &FaceRequest<'_>) -> Response<ResponseBody> {
     let guard = asked.gateway.guard();
+    let mut provider = None;
     if let Some(session) = asked.principal.session() {
-        guard.sign_out(&session);
+        provider = guard.sign_out(&session);
         if let Some(trail) = asked.gateway.metrics().audit() {
             trail.note(&AuditEvent::SignedOut { caller: asked.principal.caller() });
         }
     }
     let left = if guard.asks_for_keys() { Principal::guest() } else { Principal::anonymous() };
-    give(describe(asked.gateway, &left, None), Some(clear_cookie()))
+    let mut told = describe(asked.gateway, &left, None);
+    // The page leads the browser there: the person may still be signed in at the provider.
+    told["logout"] = json!(provider.as_deref());
+    give(told, Some(guard.clear_cookie(asked.parts)))
 }
 
 fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Value {
@@ -72,12 +75,20 @@ fn describe(gateway: &Gateway, principal: &Principal, csrf: Option<&str>) -> Val
         "readOnly": principal.is_reader(),
         "name": is_in.then(|| principal.identity().short_name()),
         "csrf": csrf,
+        "providers": if is_in { json!([]) } else { providers(gateway) },
         "version": env!("CARGO_PKG_VERSION"),
         "pm": has_pm && access.allows_some_of("pm"),
         "audit": principal.is_admin() && gateway.metrics().audit().is_some(),
         "allowAdd": control.is_some(),
         "allowCommands": control.is_some_and(|control| control.allows_commands()),
     })
+}
+
+/// Where a person can sign in without a key.
+fn providers(gateway: &Gateway) -> Value {
+    let Some(logins) = gateway.guard().logins() else { return json!([]) };
+    let shown = |(label, address): (&str, String)| json!({"label": label, "address": address});
+    logins.providers().map(shown).collect()
 }
 
 fn give(body: Value, cookie: Option<String>) -> Response<ResponseBody> {

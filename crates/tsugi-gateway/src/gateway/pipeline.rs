@@ -158,6 +158,7 @@ impl Gateway {
     fn admit(&self, principal: &Principal, route: Route, parts: &Parts) -> Result<BusyGuard, HttpRefusal> {
         let is_off = route.is_dashboard() && !self.config.dashboard || route == Route::Metrics && !self.config.metrics;
         let is_off = is_off || route == Route::ResourceMetadata && self.guard.resources().is_none();
+        let is_off = is_off || route.is_login() && self.guard.logins().is_none();
         if is_off {
             return Err(no_such_path());
         }

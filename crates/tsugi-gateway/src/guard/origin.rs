@@ -94,7 +94,7 @@ impl OriginGuard {
 }
 
 /// What a request says that we are called.
-fn host(parts: &Parts) -> Option<&str> {
+pub(super) fn host(parts: &Parts) -> Option<&str> {
     let own = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     own.or_else(|| parts.uri.authority().map(|authority| authority.as_str()))
 }

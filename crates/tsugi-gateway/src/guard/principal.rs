@@ -26,7 +26,7 @@ enum AdmissionKind {
     /// Without a credential, on one of the few pages that need none.
     Guest,
     Key,
-    /// By a sign-in at the dashboard with a key.
+    /// By a sign-in at the dashboard.
     SignIn(SignInId),
     /// By a credential of another kind. It is checked again while a connection of the caller is open.
     Credential(HiddenSecret),
@@ -70,6 +70,12 @@ impl Principal {
     pub(super) fn of_credential(authority: Arc<Authority>, secret: &str) -> Self {
         let caller = authority.clone().into_caller();
         Self { caller, authority, admission: AdmissionKind::Credential(HiddenSecret(secret.into())) }
+    }
+
+    /// A person whom a provider has named, by a sign-in at the dashboard.
+    pub(super) fn of_person(authority: Arc<Authority>, session: SignInId) -> Self {
+        let caller = authority.clone().into_caller();
+        Self { caller, authority, admission: AdmissionKind::SignIn(session) }
     }
 
     /// The same one, by a sign-in at the dashboard.

@@ -11,6 +11,7 @@ mod identity;
 mod instances;
 mod keys;
 mod legacy;
+mod login;
 mod modern;
 mod oauth;
 mod pins;

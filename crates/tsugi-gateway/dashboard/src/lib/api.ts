@@ -73,8 +73,12 @@ export async function signIn(key: string): Promise<void> {
   session.value = await ask<Session>("/api/session", "POST", { key });
 }
 
+/** Where the person who has just signed out here can do so at the provider, too. */
+export const providerLogout = signal<string | null>(null);
+
 export async function signOut(): Promise<void> {
-  await ask<Session | null>("/api/session", "DELETE");
+  const told = await ask<Session | null>("/api/session", "DELETE");
+  providerLogout.value = told?.logout ?? null;
   await refreshSession();
 }
 

@@ -20,6 +20,15 @@ export interface Session {
   readOnly?: boolean;
   /** All servers, where they were asked for together with this. */
   overview?: Overview | null;
+  /** Where one can sign in without a key. */
+  providers?: Provider[];
+  /** After signing out: where one can sign out at the provider, too. */
+  logout?: string | null;
+}
+
+export interface Provider {
+  label: string;
+  address: string;
 }
 
 /** Where a change of the servers was written down. */

@@ -16,6 +16,8 @@ export const ja: Record<keyof typeof en, string> = {
   "role.admin": "管理者", "role.reader": "閲覧のみ", "role.user": "利用者",
   "rights.readOnly": "このキーは閲覧専用です。変更するには別のキーでサインインしてください。", "rights.readOnly.long": "閲覧専用キーでサインインしています。すべて見られますが、何も変更できません。", "rights.admin": "管理者キーが必要です。`tsugi key add 名前 --admin` で作成できます。",
   "signIn": "サインイン", "signOut": "サインアウト", "signIn.title": "サインイン", "signIn.note": "このゲートウェイではキーが必要です。管理者キーは変更ができ、それ以外のキーは利用できる範囲の閲覧のみです。", "signIn.key": "キー", "signIn.wrong": "このキーは登録されていません。全体をコピーしたか確認するか、新しいキーを作成してください。", "signIn.how": "キーの作成方法：",
+  "signIn.note.providers": "できることは、アカウントまたはキーの権限で決まります。", "signIn.with": "{name} でサインイン", "signIn.or": "またはキーでサインイン", "signIn.out": "サインアウトしました。", "signIn.out.provider": "プロバイダーからもサインアウト",
+  "signIn.problem.again": "時間がかかりすぎたか、別のブラウザーで始めたサインインです。もう一度やり直してください。", "signIn.problem.denied": "プロバイダーでサインインが許可されませんでした。", "signIn.problem.role": "このアカウントには、このゲートウェイでの役割がありません。管理者に依頼するか、別のアカウントでサインインしてください。", "signIn.problem.provider": "プロバイダーでのサインインに失敗しました。しばらくしてから再試行してください。理由はゲートウェイのログにあります。",
   "again": "再試行", "loading": "読み込み中…", "close": "閉じる", "cancel": "キャンセル", "more": "もっと見る", "less": "折りたたむ", "all": "すべて", "back": "戻る", "copy": "コピー", "copy.done": "コピーしました", "copy.refused": "ブラウザーがコピーを許可しませんでした。", "copy.refused.hint": "テキストを選択して手動でコピーしてください。", "toasts": "通知",
   "fault.unreachable": "ゲートウェイが応答しません。", "fault.unreachable.hint": "動作していますか？ `tsugi status` で確認、`tsugi serve` で起動できます。",
   "fault.retryable": "もう一度試すと成功するかもしれません。",

@@ -23,6 +23,7 @@ use crate::audit::{self, AuditEvent};
 use crate::body::ResponseBody;
 use crate::dashboard::viewer::DashboardViewer;
 use crate::face::FaceRequest;
+use crate::guard::oauth::login::LoginService;
 use crate::guard::refusal::HttpRefusal;
 
 const STYLE: &str = include_str!("plain.css");
@@ -69,7 +70,7 @@ pub(crate) async fn show(asked: &FaceRequest<'_>) -> Result<Response<ResponseBod
     let (viewer, wish) = (DashboardViewer::of(asked), BoardQuery::of(asked));
     // A page and not a bare error, since it carries the form to sign in with.
     if viewer.principal.is_guest() {
-        return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(&wish, false)));
+        return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(asked, &wish, false)));
     }
     let Ok(projects) = ask(&viewer, "list_projects", json!({})).await else {
         let mut html = HtmlWriter::default();
@@ -104,7 +105,7 @@ pub(crate) fn sign_in(asked: &FaceRequest<'_>, body: &Bytes) -> Result<Response<
                 trail.note(&AuditEvent::CredentialRefused { address: audit::address_of(asked.parts).as_deref() });
             }
             let wish = BoardQuery::of(asked);
-            return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(&wish, true)));
+            return Ok(give(StatusCode::UNAUTHORIZED, &wish, door(asked, &wish, true)));
         }
         Err(refusal) => return Err(refusal),
     };
@@ -386,8 +387,13 @@ fn options<'a>(
 }
 
 /// Where people say who they are.
-fn door(wish: &BoardQuery, is_wrong: bool) -> HtmlWriter {
+fn door(asked: &FaceRequest<'_>, wish: &BoardQuery, is_wrong: bool) -> HtmlWriter {
     let mut html = HtmlWriter::default();
+    for (label, address) in asked.gateway.guard().logins().into_iter().flat_map(LoginService::providers) {
+        html.element("<p><a href=\"", &address, "?page=board\">")
+            .text(wish.say("sign in"))
+            .element(": ", label, "</a></p>");
+    }
     html.element("<p>", wish.say("who"), "</p>");
     if is_wrong {
         html.element("<p class=\"notice\" role=\"alert\">", wish.say("wrong key"), "</p>");

@@ -161,8 +161,39 @@ impl OAuthVerifier {
         Arc::new(ledger.into_iter().fold(authority, |authority, ledger| authority.with_quota(ledger)))
     }
 
-    /// The highest role that a value of the claim stands for. There is no default administrator.
+    pub(super) fn issuer(&self, name: &str) -> Option<&TokenIssuer> {
+        self.issuers.iter().find(|issuer| issuer.name == name)
+    }
+
+    /// What a person may do until `end` who has signed in at the dashboard; `None` without a role here.
+    pub(super) fn person_authority(
+        &self,
+        issuer: &TokenIssuer,
+        claims: &TokenClaims,
+        default_role: Option<KeyRole>,
+        end: SystemTime,
+    ) -> Option<Authority> {
+        let role = self.named_role(issuer, claims).or(default_role)?;
+        let identity = Identity::subject(issuer.name.as_str(), claims.subject.as_str());
+        let ledger = self.ledger(issuer, &identity);
+        // A session has no scopes: they are for what a person has given a client, and here the person is present.
+        let authority = Authority::new(identity)
+            .with_role(role)
+            .with_attributes(claims.all.iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+            .until(end);
+        let authority = claims.client.iter().fold(authority, |a, client| a.for_client(ClientId::new(client.as_str())));
+        let authority = tenant(issuer, claims).into_iter().fold(authority, Authority::of_tenant);
+        let authority = issuer.permit.iter().fold(authority, |authority, permit| authority.with_permit(permit.clone()));
+        Some(ledger.into_iter().fold(authority, |authority, ledger| authority.with_quota(ledger)))
+    }
+
+    /// The role of a token's caller. There is no default administrator.
     fn role(&self, issuer: &TokenIssuer, claims: &TokenClaims) -> KeyRole {
+        self.named_role(issuer, claims).unwrap_or(KeyRole::User)
+    }
+
+    /// The highest role that a value of the claim stands for.
+    fn named_role(&self, issuer: &TokenIssuer, claims: &TokenClaims) -> Option<KeyRole> {
         let found = issuer.claims.roles.as_deref().and_then(|pointer| pointed(claims, pointer));
         let named = found.into_iter().flat_map(texts).filter_map(|value| issuer.roles.get(value).copied());
         let rank = |role: &KeyRole| match role {
@@ -173,9 +204,9 @@ impl OAuthVerifier {
         match named.max_by_key(rank) {
             Some(KeyRole::Admin) if !self.admin_needs.are_met(claims, seconds_now()) => {
                 tracing::info!(target: "tsugi_access", issuer = issuer.name, rule = %"adminNeeds", "a token of an administrator makes a user");
-                KeyRole::User
+                Some(KeyRole::User)
             }
-            role => role.unwrap_or(KeyRole::User),
+            role => role,
         }
     }
 
@@ -311,6 +342,6 @@ fn unavailable(issuer: &str, retry_after: u64) -> HttpRefusal {
         .retry_after(Duration::from_secs(retry_after.max(1)))
 }
 
-fn seconds_now() -> u64 {
+pub(super) fn seconds_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
