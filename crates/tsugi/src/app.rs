@@ -4,6 +4,7 @@ mod ad_hoc;
 pub(crate) mod audit;
 pub(crate) mod gateway;
 mod interrupt;
+mod login;
 pub(crate) mod oauth;
 mod offer;
 mod pins;

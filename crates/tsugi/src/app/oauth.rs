@@ -21,6 +21,7 @@ use tsugi_outbound::{OutboundGuard, OutboundRules};
 use tsugi_transport::guarded_fetch::{FetchLimits, GuardedFetch};
 
 use super::gateway::is_everything;
+use super::login;
 use crate::config::settings::{CheckedSettings, IssuerSettings, OAuthSettings};
 use crate::failure::CommandFailure;
 
@@ -34,7 +35,10 @@ pub(crate) fn with_issuers(guard: AccessGuard, settings: &CheckedSettings) -> Re
     let base = oauth.base_scopes.iter().map(String::as_str).collect();
     let resources = Arc::new(ResourceDirectory::new(public_url, names, base));
     let verifier = OAuthVerifier::new(issuers, resources.clone(), implications(oauth), admin_needs(oauth));
-    Ok(guard.with_resources(resources).with_verifier(Arc::new(verifier)))
+    let verifier = Arc::new(verifier);
+    let logins = login::service(settings, public_url, verifier.clone());
+    let guard = guard.with_resources(resources).with_verifier(verifier);
+    Ok(logins.into_iter().fold(guard, AccessGuard::with_logins))
 }
 
 fn implications(oauth: &OAuthSettings) -> ScopeImplications {
@@ -48,10 +52,7 @@ fn admin_needs(oauth: &OAuthSettings) -> AdminNeeds {
 
 /// One issuer as the gateway wants it.
 fn token_issuer(settings: &IssuerSettings, outbound: &OutboundRules) -> Result<TokenIssuer, CommandFailure> {
-    let plain = if settings.insecure_loopback { PlainHttp::LoopbackOnly } else { PlainHttp::Refused };
-    let insecure_loopback = settings.insecure_loopback || outbound.insecure_loopback;
-    let rules = OutboundRules { insecure_loopback, ..outbound.clone() };
-    let fetch = Arc::new(IssuerFetch(GuardedFetch::new(OutboundGuard::new(rules))));
+    let fetch = Arc::new(IssuerFetch::new(fetch_of(settings, outbound)));
     let permit = match is_everything(&settings.filter) {
         true => None,
         false => {
@@ -63,13 +64,23 @@ fn token_issuer(settings: &IssuerSettings, outbound: &OutboundRules) -> Result<T
         name: settings.name.clone(),
         rules: token_rules(settings),
         audiences: settings.audiences.clone(),
-        keys: Arc::new(IssuerKeys::new(settings.issuer.as_str(), plain, fetch)),
+        keys: Arc::new(IssuerKeys::new(settings.issuer.as_str(), plain_of(settings), fetch)),
         claims: ClaimPointers { roles: settings.roles_claim.clone(), tenant: settings.tenant_claim.clone() },
         roles: settings.roles.clone(),
         permit,
         quota: settings.per_minute.map(CallQuota::per_minute),
         max_in_flight: settings.max_in_flight,
     })
+}
+
+/// How documents of an issuer, and answers of its endpoints, are fetched.
+pub(super) fn fetch_of(settings: &IssuerSettings, outbound: &OutboundRules) -> GuardedFetch {
+    let insecure_loopback = settings.insecure_loopback || outbound.insecure_loopback;
+    GuardedFetch::new(OutboundGuard::new(OutboundRules { insecure_loopback, ..outbound.clone() }))
+}
+
+pub(super) fn plain_of(settings: &IssuerSettings) -> PlainHttp {
+    if settings.insecure_loopback { PlainHttp::LoopbackOnly } else { PlainHttp::Refused }
 }
 
 /// What the tokens of an issuer must satisfy.
@@ -82,7 +93,13 @@ pub(crate) fn token_rules(settings: &IssuerSettings) -> TokenRules {
 }
 
 /// Fetches an issuer's documents through the outbound guard.
-struct IssuerFetch(GuardedFetch);
+pub(super) struct IssuerFetch(GuardedFetch);
+
+impl IssuerFetch {
+    pub(super) fn new(fetch: GuardedFetch) -> Self {
+        Self(fetch)
+    }
+}
 
 impl DocumentFetch for IssuerFetch {
     fn get<'a>(

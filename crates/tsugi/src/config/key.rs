@@ -13,7 +13,7 @@ use std::ops::Deref;
 use super::settings::{
     admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, certificate, egress, gateway, issuer,
     issuer_claims, limits, listener_tls, options, outbound, pin, pool, previous_key, retry, root, sandbox, scopes,
-    server, server_tls, tool, validate,
+    server, server_tls, sign_in, tool, validate,
 };
 use shape::SchemaShape;
 use value::ValueType;
@@ -89,6 +89,7 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &previous_key::TABLE,
     &issuer::TABLE,
     &issuer_claims::TABLE,
+    &sign_in::TABLE,
     &scopes::TABLE,
     &admin_needs::TABLE,
     &limits::TABLE,

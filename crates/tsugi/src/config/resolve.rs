@@ -7,6 +7,7 @@ pub(super) mod options;
 pub(super) mod policy;
 pub(super) mod reader;
 pub(super) mod server;
+mod sign_in;
 pub(super) mod tls;
 
 use std::path::Path;

@@ -5,6 +5,7 @@
 
 mod audit_log;
 mod downstream;
+mod login;
 mod network;
 mod oauth;
 mod pinning;
@@ -28,6 +29,8 @@ pub(crate) use audit_log::{ArgumentMode, AuditSettings, AuditSinkSettings, Audit
 pub(in crate::config) use audit_log::{audit, audit_sink};
 pub(crate) use downstream::{AdminSettings, GatewaySettings, LimitSettings};
 pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, previous_key};
+pub(crate) use login::SignInSettings;
+pub(in crate::config) use login::sign_in;
 pub(in crate::config) use network::{egress, outbound};
 pub(crate) use oauth::{AdminNeedSettings, IssuerSettings, OAuthSettings};
 pub(in crate::config) use oauth::{admin_needs, issuer, issuer_claims, scopes};

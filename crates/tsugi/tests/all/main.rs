@@ -9,6 +9,7 @@ mod docs;
 mod faults;
 mod key;
 mod log;
+mod login;
 mod masking;
 mod oauth;
 mod outbound;

@@ -2,6 +2,8 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { createServer } from "node:net";
+import { once } from "node:events";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,12 +20,12 @@ mkdirSync(pictures, { recursive: true });
 
 /** `tsugi serve` in a directory of its own, at a free port. */
 export class Gateway {
-  static async start(config) {
+  static async start(config, listen = "127.0.0.1:0") {
     const gateway = new Gateway();
     gateway.home = mkdtempSync(path.join(os.tmpdir(), "tsugi-browser-"));
     gateway.said = "";
     if (config !== undefined) writeFileSync(path.join(gateway.home, "tsugi.yaml"), config);
-    gateway.child = spawn(program, ["serve", "--listen", "127.0.0.1:0"], { cwd: gateway.home, env: gateway.environment(), stdio: ["ignore", "pipe", "pipe"] });
+    gateway.child = spawn(program, ["serve", "--listen", listen], { cwd: gateway.home, env: gateway.environment(), stdio: ["ignore", "pipe", "pipe"] });
     gateway.ended = new Promise((resolve) => gateway.child.once("exit", resolve));
     gateway.url = await gateway.hear(/listening on (http:\S+)/);
     return gateway;
@@ -65,8 +67,8 @@ export class Gateway {
 }
 
 /** Tells a story with a gateway of its own; a failure leaves pictures. */
-export async function withGateway(config, story) {
-  const gateway = await Gateway.start(config);
+export async function withGateway(config, story, listen) {
+  const gateway = await Gateway.start(config, listen);
   try {
     await story(gateway);
   } catch (error) {
@@ -75,6 +77,16 @@ export async function withGateway(config, story) {
   } finally {
     await gateway.stop();
   }
+}
+
+/** A port that was free a moment ago, for a gateway that must know its own address before it starts. */
+export async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  await once(server, "close");
+  return port;
 }
 
 /** What a program prints; its failure is an error with all it said. */

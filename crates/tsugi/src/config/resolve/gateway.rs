@@ -68,7 +68,7 @@ fn read_keys(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Vec<KeySetti
     }
 }
 
-fn read_secret(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Secret> {
+pub(super) fn read_secret(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Secret> {
     let text = reader.text(node)?;
     if text.is_empty() {
         reader.problem(node, "a key must not be empty");

@@ -11,6 +11,7 @@ use tsugi_gateway::guard::api_key::KeyRole;
 
 use super::gateway::required;
 use super::reader::{SettingsReader, SettingsSection};
+use super::sign_in;
 use crate::config::document::ConfigNode;
 use crate::config::settings::{
     AdminNeedSettings, IssuerSettings, OAuthSettings, ToolFilter, admin_needs, auth, issuer, issuer_claims, scopes,
@@ -100,7 +101,14 @@ fn read_issuer(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Iss
     if !roles.is_empty() && roles_claim.is_none() {
         reader.problem(node, "`roles` needs `claims.roles`, which says where the tokens have them");
     }
+    let sign_in = section.get(&issuer::SIGN_IN).and_then(|node| sign_in::read(reader, node, name.as_deref()));
+    if let (Some(settings), true) = (&sign_in, roles.is_empty())
+        && settings.default_role.is_none()
+    {
+        reader.problem(node, "`signIn` lets no one in: it needs `roles`, or `signIn.defaultRole`");
+    }
     Some(IssuerSettings {
+        sign_in,
         audiences: reader.list_or_default(&section, &issuer::AUDIENCES),
         algorithms,
         skew,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tsugi_gateway::guard::api_key::KeyRole;
 
-use super::{ToolFilter, milliseconds};
+use super::{SignInSettings, ToolFilter, milliseconds};
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
 use crate::config::key::value::{DURATION, FLAG, GLOBS, POSITIVE_DURATION, TEXT, TEXTS, by_hand, positive};
@@ -26,6 +26,7 @@ settings! {
         DENY: String = "deny", GLOBS, "[]", "Which `server/tool` its callers may not use; wins over `allow`.";
         PER_MINUTE: u32 = "perMinute", positive(), "", "Calls per minute of each of its callers at most.";
         MAX_IN_FLIGHT: usize = "maxInFlight", positive(), "", "Calls of each of its callers at the same time at most.";
+        SIGN_IN: () = "signIn", by_hand(Table("gateway.auth.issuers[].signIn")), "", "Let people sign in at the dashboard through it.";
         INSECURE_LOOPBACK: bool = "insecureLoopback", FLAG, "false", "Accept an issuer at `http://127.0.0.1` or `http://localhost`, for tests.";
     }
 }
@@ -88,5 +89,7 @@ pub(crate) struct IssuerSettings {
     pub(crate) filter: ToolFilter,
     pub(crate) per_minute: Option<u32>,
     pub(crate) max_in_flight: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sign_in: Option<SignInSettings>,
     pub(crate) insecure_loopback: bool,
 }
