@@ -1,5 +1,7 @@
 //! The client against scripted servers and issuers: what goes where, and what never does.
 
+#![allow(clippy::unwrap_used)]
+
 mod attacks;
 mod discovery;
 mod grants;

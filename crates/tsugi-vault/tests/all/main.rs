@@ -1,5 +1,7 @@
 //! A vault from outside: what opens, what does not, and who may change it at the same time.
 
+#![allow(clippy::unwrap_used)]
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
