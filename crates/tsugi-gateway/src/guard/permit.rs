@@ -1,10 +1,13 @@
 //! What a caller may see and call: patterns over `server/name`, one gate for lists and for calls.
 
-use globset::{Glob, GlobMatcher};
+use std::borrow::Cow;
+
+use globset::{GlobBuilder, GlobMatcher};
 
 use crate::gateway::StartError;
 
-/// Allowed and denied names. Denial wins, and a name that no pattern allows is denied.
+/// Allowed and denied names. Denial wins, and a name that no pattern allows is denied. A denial holds for every spelling
+/// of a name: in other case, with spaces around it, or with a dot after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessPermit {
     allow: Vec<PermitPattern>,
@@ -51,7 +54,7 @@ impl AccessPermit {
     /// Reads the patterns. Without any in `allow` nothing is allowed: a list that was emptied by mistake must not open
     /// everything.
     pub fn new<S: AsRef<str>>(allow: &[S], deny: &[S]) -> Result<Self, StartError> {
-        Ok(Self { allow: read(allow)?, deny: read(deny)? })
+        Ok(Self { allow: read(allow, PatternReading::Exact)?, deny: read(deny, PatternReading::AnySpelling)? })
     }
 
     pub fn nothing() -> Self {
@@ -60,17 +63,21 @@ impl AccessPermit {
 
     /// True when this name of this server may be seen and used.
     pub fn allows(&self, server: &str, name: &str) -> bool {
-        let is_meant =
-            |pattern: &PermitPattern| pattern.subject == PatternSubject::Name && pattern.matches(server, name);
-        let is_in = |patterns: &[PermitPattern]| patterns.iter().any(is_meant);
-        !is_in(&self.deny) && is_in(&self.allow)
+        let is_in = |patterns: &[PermitPattern], name: &str| {
+            let is_meant =
+                |pattern: &PermitPattern| pattern.subject == PatternSubject::Name && pattern.matches(server, name);
+            patterns.iter().any(is_meant)
+        };
+        // A server that ignores case would run a denied tool under the spelling that no pattern names.
+        let is_denied = !self.deny.is_empty() && (is_in(&self.deny, name) || is_in(&self.deny, &plain_spelling(name)));
+        !is_denied && is_in(&self.allow, name)
     }
 
     /// True when a method that no revision defines may be sent to this server. What it does is unknown, so a pattern must
     /// name it: `files/*` is about the tools, prompts and resources of `files`.
     pub fn allows_method(&self, server: &str, method: &str) -> bool {
         let is_denied = self.deny.iter().any(|pattern| match pattern.subject {
-            PatternSubject::Method => pattern.matches(server, method),
+            PatternSubject::Method => pattern.matches(server, &plain_spelling(method)),
             // `files` or `files/*` as a denial means everything of a server.
             PatternSubject::Name => pattern.server.is_match(server) && is_star(&pattern.name),
         });
@@ -143,23 +150,44 @@ fn decode_unreserved(text: &str) -> String {
     decoded + rest
 }
 
-fn read<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<PermitPattern>, StartError> {
-    patterns.iter().map(|pattern| PermitPattern::read(pattern.as_ref())).collect()
+/// A name as careless servers read it: without spaces and dots at its ends, and in lower case where that takes more than
+/// ignoring the case of ASCII letters, which the patterns do.
+fn plain_spelling(name: &str) -> Cow<'_, str> {
+    let bare = name.trim().trim_end_matches('.').trim_end();
+    if bare.is_ascii() { Cow::Borrowed(bare) } else { Cow::Owned(bare.to_lowercase()) }
+}
+
+/// How closely a pattern must fit. What opens a door must fit exactly, what closes one may fit more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PatternReading {
+    Exact,
+    AnySpelling,
+}
+
+fn read<S: AsRef<str>>(patterns: &[S], reading: PatternReading) -> Result<Vec<PermitPattern>, StartError> {
+    patterns.iter().map(|pattern| PermitPattern::read(pattern.as_ref(), reading)).collect()
 }
 
 impl PermitPattern {
-    fn read(text: &str) -> Result<Self, StartError> {
+    fn read(text: &str, reading: PatternReading) -> Result<Self, StartError> {
         let (server, name) = text.split_once('/').unwrap_or((text, "*"));
         let (subject, name) = match name.strip_prefix(METHOD) {
             Some(method) => (PatternSubject::Method, method),
             None => (PatternSubject::Name, name),
         };
-        let glob = |part: &str| {
-            Glob::new(part)
+        let glob = |part: &str, ignores_case: bool| {
+            GlobBuilder::new(part)
+                .case_insensitive(ignores_case)
+                .build()
                 .map(|glob| glob.compile_matcher())
                 .map_err(|error| StartError::Pattern { pattern: text.to_owned(), reason: error.kind().to_string() })
         };
-        Ok(Self { server: glob(server)?, subject, name: glob(&with_lower_authority(name))? })
+        let name = with_lower_authority(name);
+        let name = match reading {
+            PatternReading::Exact => glob(&name, false)?,
+            PatternReading::AnySpelling => glob(&name.to_lowercase(), true)?,
+        };
+        Ok(Self { server: glob(server, false)?, subject, name })
     }
 
     fn matches(&self, server: &str, name: &str) -> bool {
@@ -218,6 +246,33 @@ mod tests {
         assert!(AccessPermit::default().allows("any", "thing"));
         assert!(AccessPermit::default().allows_everything());
         assert!(!AccessPermit::new(&["*"], &["*"]).unwrap().allows("any", "thing"));
+    }
+
+    #[test]
+    fn a_denied_name_is_denied_under_every_spelling_and_an_allowed_one_under_its_own_only() {
+        let permit = AccessPermit::new(&["files"], &["files/Delete_all", "*/STRAßE"]).unwrap();
+        for name in
+            ["Delete_all", "delete_all", "DELETE_ALL", " delete_all", "delete_all.", "Delete_All.. ", "STRASSE", "straße"]
+        {
+            assert_eq!(permit.allows("files", name), name == "STRASSE", "{name:?}");
+        }
+        assert!(!permit.allows("files", "STRAßE"), "letters beyond ASCII have two cases too");
+        // What is not a spelling of a denied name stays open.
+        for name in ["delete_al", "delete all", ".delete_all", "undelete_all"] {
+            assert!(permit.allows("files", name), "{name:?}");
+        }
+        let exact = AccessPermit::new(&["files/read"], &[]).unwrap();
+        assert!(exact.allows("files", "read"));
+        for name in ["Read", "read.", " read"] {
+            assert!(!exact.allows("files", name), "{name:?}");
+        }
+        let methods = AccessPermit::new(&["files/method:*"], &["files/method:vendor/x"]).unwrap();
+        assert!(!methods.allows_method("files", "Vendor/X") && methods.allows_method("files", "vendor/y"));
+        let addresses = AccessPermit::new(&["files"], &["files/file:///Secret/*"]).unwrap();
+        for uri in ["file:///Secret/a", "FILE:///SECRET/a", "file:///secret/a", "file:///%53ecret/a"] {
+            assert!(!addresses.allows_uri("files", uri), "{uri}");
+        }
+        assert!(addresses.allows_uri("files", "file:///public/a"));
     }
 
     #[test]

@@ -66,7 +66,7 @@ settings! {
         ADMIN: bool = "admin", FLAG, "false", "May control servers; not together with `readOnly`.";
         READ_ONLY: bool = "readOnly", FLAG, "false", "May look at the dashboard but not call or control.";
         ALLOW: String = "allow", GLOBS, "[\"*\"]", "Which `server/tool` it may use.";
-        DENY: String = "deny", GLOBS, "[]", "Which `server/tool` it may not use; wins over `allow`.";
+        DENY: String = "deny", GLOBS, "[]", "Which `server/tool` it may not use, in any spelling; wins over `allow`.";
         TENANT: String = "tenant", TEXT, "", "The tenant it belongs to; see `servers[].tenants`.";
         EXPIRES: SystemTime = "expires", MOMENT, "", "When it ends: `2027-01-31` or `2027-01-31T18:00:00Z` (UTC).";
         PREVIOUS: () = "previous", by_hand(Table("gateway.auth.keys[].previous")), "", "The key before it, accepted for a while so that clients can change over.";

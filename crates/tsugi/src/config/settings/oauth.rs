@@ -23,7 +23,7 @@ settings! {
         CLAIMS: () = "claims", by_hand(Table("gateway.auth.issuers[].claims")), "", "Where its tokens say more about the caller.";
         ROLES: () = "roles", by_hand(TextMap), "", "What the values of the claim `roles` mean: `admin`, `user` or `readOnly`. Callers without one of them are users.";
         ALLOW: String = "allow", GLOBS, "[\"*\"]", "Which `server/tool` its callers may use.";
-        DENY: String = "deny", GLOBS, "[]", "Which `server/tool` its callers may not use; wins over `allow`.";
+        DENY: String = "deny", GLOBS, "[]", "Which `server/tool` its callers may not use, in any spelling; wins over `allow`.";
         PER_MINUTE: u32 = "perMinute", positive(), "", "Calls per minute of each of its callers at most.";
         MAX_IN_FLIGHT: usize = "maxInFlight", positive(), "", "Calls of each of its callers at the same time at most.";
         SIGN_IN: () = "signIn", by_hand(Table("gateway.auth.issuers[].signIn")), "", "Let people sign in at the dashboard through it.";
