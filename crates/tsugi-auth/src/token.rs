@@ -88,6 +88,11 @@ impl<'a> UnverifiedToken<'a> {
         self.jws.header.algorithm
     }
 
+    /// Whether the token names no key and none of these has signed it: a key that the issuer has published since may have.
+    pub fn may_need_newer_keys(&self, keys: &KeySet) -> bool {
+        self.key_id().is_none() && self.jws.verify(keys).is_err()
+    }
+
     /// Checks signature and claims; `now` is in seconds since 1970.
     pub fn verify(self, rules: &TokenRules, keys: &KeySet, now: u64) -> Result<VerifiedToken, TokenRefusal> {
         if self.issuer() != Some(rules.issuer.as_str()) {

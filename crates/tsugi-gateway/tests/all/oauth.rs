@@ -400,6 +400,24 @@ async fn n11_a_key_that_the_issuer_withdrew_opens_nothing() {
     assert_eq!(world.call(&token).await.status, 401);
 }
 
+/// Some providers write no `kid`: authlib is one.
+#[tokio::test]
+async fn n11_a_rotation_is_noticed_by_tokens_that_name_no_key() {
+    let unnamed = |key: &ForgeKey| key.sign(&json!({"alg": "ES256", "typ": "at+jwt"}), &claims());
+    let world = World::new(Setup::default()).await;
+    let token = unnamed(&world.key);
+    assert_eq!(world.call(&token).await.status, 200);
+    let next = ForgeKey::es256("k2");
+    world.site.publish(ISSUER, &[&next]);
+    assert_eq!(world.call(&unnamed(&next)).await.status, 200);
+    assert_eq!((world.call(&token).await.status, world.reached()), (401, 2));
+    for _ in 0..100 {
+        assert_eq!(world.call(&unnamed(&ForgeKey::es256("x"))).await.status, 401);
+    }
+    assert_eq!(world.site.key_fetches(ISSUER), 2, "forged ones cause no further fetch");
+    assert_eq!(world.call(&unnamed(&next)).await.status, 200);
+}
+
 #[tokio::test]
 async fn n12_a_gateway_starts_without_its_issuer_and_keys_go_on() {
     let (secret, key) = ApiKey::generate("ann");

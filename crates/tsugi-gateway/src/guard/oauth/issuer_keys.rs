@@ -14,6 +14,9 @@ use tsugi_auth::key_cache::{KeyCache, KeyDecision};
 
 use super::document_fetch::{DocumentFailure, DocumentFetch, DocumentKind, FetchedDocument};
 
+/// Stands for the key of tokens whose header names none.
+const UNNAMED: &str = "";
+
 /// Fetches and keeps the keys of one issuer.
 pub struct IssuerKeys {
     issuer: String,
@@ -105,6 +108,19 @@ impl IssuerKeys {
         self.begin_fetch(key_id).await;
         let state = self.state.lock();
         (state.cache.decide_after_fetch(key_id, self.now()), state.cache.generation())
+    }
+
+    /// Whether a token that names no key, and that no known key has signed, may cause a fetch. It is limited like those of
+    /// unknown key ids, of which it counts as one.
+    pub(super) fn may_fetch_for_unnamed(self: &Arc<Self>) -> bool {
+        matches!(self.decide(Some(UNNAMED)).0, KeyDecision::Fetch)
+    }
+
+    /// Waits for that fetch, and gives the keys that are known then.
+    pub(super) async fn fetch_for_unnamed(self: &Arc<Self>) -> (KeyDecision, u64) {
+        self.begin_fetch(Some(UNNAMED)).await;
+        let state = self.state.lock();
+        (state.cache.decide_after_fetch(None, self.now()), state.cache.generation())
     }
 
     fn now(&self) -> u64 {

@@ -256,6 +256,13 @@ impl CredentialVerifier for OAuthVerifier {
                 };
                 CredentialCheck::Pending(waiting.boxed())
             }
+            (KeyDecision::Use(set), _) if token.may_need_newer_keys(&set) && keys.may_fetch_for_unnamed() => {
+                let waiting = async move {
+                    let decided = keys.fetch_for_unnamed().await;
+                    self.check(token, issuer, decided, digest, path)
+                };
+                CredentialCheck::Pending(waiting.boxed())
+            }
             decided => CredentialCheck::Ready(self.check(token, issuer, decided, digest, path)),
         }
     }
