@@ -19,11 +19,11 @@ def place(variable):
 class Gateway:
     """`tsugi serve` in a folder of its own, ended with the block."""
 
-    def __init__(self, tsugi, servers):
+    def __init__(self, tsugi, servers, more=None, **settings):
         self.folder = tempfile.TemporaryDirectory(prefix="tsugi-clients-")
         path = pathlib.Path(self.folder.name)
         config = path / "tsugi.json"
-        config.write_text(json.dumps({"servers": servers, "gateway": {"listen": "127.0.0.1:0"}}))
+        config.write_text(json.dumps({"servers": servers, "gateway": {"listen": "127.0.0.1:0"} | settings} | (more or {})))
         self.log = path / "log"
         environment = dict(os.environ, XDG_STATE_HOME=str(path / "state"))
         command = [tsugi, "serve", "--config", str(config)]
