@@ -50,8 +50,8 @@ def served(target, answer, text, **where):
 
 
 def until(condition):
-    """Whether this comes true within some seconds."""
-    for _ in range(200):
+    """Whether this comes true within a minute."""
+    for _ in range(1200):
         if condition():
             return True
         time.sleep(0.05)

@@ -75,7 +75,7 @@ def clients(url, scripts):
     def typescript(script, *more):
         return scripts and (lambda word: ["node", str(scripts / script), url, word, *more])
 
-    rmcp = ROOT / "target/debug/examples/rmcp_sign_in"
+    rmcp = ROOT / "target/interop/debug/rmcp-sign-in"
 
     def rust(era):
         return rmcp.exists() and (lambda word: [str(rmcp), url, word, era])
@@ -87,8 +87,8 @@ def clients(url, scripts):
         ("Python SDK 1.x", "TSUGI_TEST_PY1", python("TSUGI_TEST_PY1", "python_1.py")),
         ("Python SDK 2.x, legacy", "TSUGI_TEST_PY", python("TSUGI_TEST_PY", "python_2.py", "legacy")),
         ("Python SDK 2.x, modern", "TSUGI_TEST_PY", python("TSUGI_TEST_PY", "python_2.py", MODERN)),
-        ("rmcp, legacy", "the example rmcp_sign_in", rust("legacy")),
-        ("rmcp, modern", "the example rmcp_sign_in", rust("modern")),
+        ("rmcp, legacy", "what `./test` builds in target/interop", rust("legacy")),
+        ("rmcp, modern", "what `./test` builds in target/interop", rust("modern")),
     ]
 
 
