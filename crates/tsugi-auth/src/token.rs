@@ -84,6 +84,11 @@ impl<'a> UnverifiedToken<'a> {
         self.jws.header.key_id.as_deref()
     }
 
+    /// What the token says, true or not. Only for showing it to the person who brought it.
+    pub fn unverified_claim(&self, name: &str) -> Option<&Value> {
+        self.claims.get(name)
+    }
+
     pub fn algorithm(&self) -> SigningAlgorithm {
         self.jws.header.algorithm
     }
@@ -152,6 +157,11 @@ impl VerifiedToken {
     /// [`VerifiedToken::for_audience`] to say, with every request.
     pub fn claims_for_rights(&self) -> &TokenClaims {
         &self.claims
+    }
+
+    /// For whom the token was issued, for people: [`VerifiedToken::for_audience`] decides.
+    pub fn audiences(&self) -> &[String] {
+        &self.audiences
     }
 
     /// Whether the token has expired by now, for one that was verified earlier.

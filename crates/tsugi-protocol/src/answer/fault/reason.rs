@@ -55,6 +55,8 @@ pub enum FaultReason {
     HttpStatus(u16),
     /// The server answered 401 and names the OAuth server that issues its tokens.
     OauthRequired,
+    /// The caller's token lacks a scope that the call needs; the details name all of them.
+    InsufficientScope,
     /// The server's answer is not an MCP message.
     NotMcp,
 
