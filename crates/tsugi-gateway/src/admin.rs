@@ -19,7 +19,7 @@ const LINES: usize = 100;
 pub(crate) fn expect_admin(asked: &FaceRequest<'_>) -> Result<(), HttpRefusal> {
     match asked.principal.is_admin() {
         true => Ok(()),
-        false => Err(HttpRefusal::forbidden("this needs an admin key")),
+        false => Err(HttpRefusal::forbidden("this needs an admin key").by("role")),
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use serde_json::Value;
-use tsugi_protocol::answer::{Call, Caller, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::answer::{Call, Caller, Fault, FaultCode, FaultReason, Outcome, Reply, ReplyEvent, ReplySource};
 use tsugi_protocol::mcp::Method;
 
 /// Where events are written down for people who must prove them.
@@ -101,6 +101,8 @@ pub enum DenialRule {
     Role,
     /// Whether it may come in at all.
     Credential,
+    /// Which scopes its token has.
+    Scope,
 }
 
 impl DenialRule {
@@ -110,12 +112,14 @@ impl DenialRule {
             DenialRule::Quota => "quota",
             DenialRule::Role => "role",
             DenialRule::Credential => "credential",
+            DenialRule::Scope => "scope",
         }
     }
 
     /// The rule behind a refused call; `None` when no rule refused it, as when there is no such tool.
-    pub fn of_code(code: FaultCode) -> Option<Self> {
-        match code {
+    pub fn of_fault(fault: &Fault) -> Option<Self> {
+        match fault.code {
+            _ if fault.reason == Some(FaultReason::InsufficientScope) => Some(DenialRule::Scope),
             FaultCode::PermissionDenied => Some(DenialRule::Permit),
             FaultCode::RateLimitExceeded => Some(DenialRule::Quota),
             _ => None,
@@ -135,7 +139,7 @@ pub(crate) fn address_of(parts: &Parts) -> Option<String> {
 /// Writes down that a call was refused, if a rule refused it.
 pub(crate) fn note_denial(trail: Option<&Arc<dyn AuditTrail>>, call: &Call, fault: &Fault) {
     // A name that does not exist is a mistake and not a refusal.
-    if let (Some(trail), Some(by)) = (trail, DenialRule::of_code(fault.code)) {
+    if let (Some(trail), Some(by)) = (trail, DenialRule::of_fault(fault)) {
         trail.note(&AuditEvent::CallDenied { call, fault, by });
     }
 }

@@ -145,6 +145,8 @@ pub struct ToolInfo {
     pub server: String,
     /// The name it is shown under, without the server's.
     pub name: String,
+    /// The name that its server has for it, by which permits and scopes are decided.
+    pub own: String,
     pub description: Option<String>,
     pub input_schema: Option<RawJson>,
     pub output_schema: Option<RawJson>,

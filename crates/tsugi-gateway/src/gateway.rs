@@ -26,6 +26,8 @@ use crate::drain::DrainState;
 use crate::face;
 use crate::face::mcp::client_session::ClientSessionTable;
 use crate::guard::AccessGuard;
+use crate::guard::oauth::resource::ResourcePath;
+use crate::guard::oauth::scope_challenge::ScopeChallenger;
 use crate::guard::principal::Principal;
 use crate::guard::rate_limit::RateLimited;
 use crate::guard::refusal::HttpRefusal;
@@ -225,6 +227,14 @@ impl Gateway {
     /// The same answer, asked no more than each caller's key allows.
     pub(crate) fn rate_limited(&self, answer: Arc<dyn Answer>) -> Arc<dyn Answer> {
         RateLimited::around(answer, &self.metrics)
+    }
+
+    /// The same answer for REST, whose tokens are for the gateway as a whole.
+    pub(crate) fn at_root(&self, answer: Arc<dyn Answer>) -> Arc<dyn Answer> {
+        match self.guard.scoped_resources() {
+            None => answer,
+            Some(resources) => ScopeChallenger::around(answer, resources, ResourcePath::Root),
+        }
     }
 
     /// Counts a request that is not a call of MCP, such as a list over REST.

@@ -119,6 +119,11 @@ impl AccessGuard {
         self.resources.as_deref()
     }
 
+    /// The addresses that tokens are issued for, if some calls need more than the base scopes.
+    pub(crate) fn scoped_resources(&self) -> Option<&ResourceDirectory> {
+        self.resources().filter(|resources| !resources.rules().is_empty())
+    }
+
     /// The challenge that belongs to a refusal, where tokens are accepted.
     pub(crate) fn challenge(&self, refusal: &HttpRefusal, path: &str) -> Option<RefusalChallenge> {
         let resources = self.resources()?;
@@ -196,6 +201,11 @@ impl AccessGuard {
         Ok(Some(principal))
     }
 
+    /// Whether there is a key that opens the gateway.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.keys.load().is_empty()
+    }
+
     /// Whether callers need a key.
     pub fn asks_for_keys(&self) -> bool {
         !self.admits_anybody()
@@ -261,9 +271,10 @@ impl AccessGuard {
         let keys = self.keys.load();
         let Some(digest) = keys.find(secret) else {
             self.guesses.count(self.proxies.client_of(peer, &parts.headers), Instant::now());
-            return Err(HttpRefusal::wrong_credential("this key is not known"));
+            return Err(HttpRefusal::wrong_credential("this key is not known").by("key"));
         };
-        let principal = keys.holder(digest).ok_or(HttpRefusal::unauthorized("this key has expired"))?;
+        let principal =
+            keys.holder(digest).ok_or(HttpRefusal::unauthorized("this key has expired").by("key.expired"))?;
         let (session, signed_in) = self.sessions.begin_with_key(digest, parts);
         Ok((principal.signed_in(session), signed_in))
     }
@@ -321,7 +332,13 @@ impl AccessGuard {
         }
         let identified = match found {
             Some((verifier, secret)) => credential::identify(verifier, secret, parts).await,
-            None => self.keys.load().identify(&parts.headers),
+            None => {
+                let identified = self.keys.load().identify(&parts.headers);
+                match identified {
+                    Err(refusal) if refusal.is_guess => self.identify_unknown(parts, refusal).await,
+                    identified => identified,
+                }
+            }
         };
         identified.inspect_err(|refusal| {
             if refusal.is_guess {
@@ -330,9 +347,17 @@ impl AccessGuard {
         })
     }
 
+    /// The holder of a credential that looks like a key and is none. Only what was never a key is shown to an issuer.
+    async fn identify_unknown(&self, parts: &Parts, refusal: HttpRefusal) -> Result<Principal, HttpRefusal> {
+        match self.verifiers.find_unknown(parts) {
+            Some((verifier, secret)) => credential::identify(verifier, secret, parts).await,
+            None => Err(refusal),
+        }
+    }
+
     /// What a caller's request may see and use now.
     pub fn access(&self, caller: &Caller) -> CallerAccess {
-        CallerAccess::new(caller, &self.tenants.load())
+        CallerAccess::new(caller, &self.tenants.load(), self.resources.as_ref())
     }
 
     /// Shows the servers to these tenants alone from now on.

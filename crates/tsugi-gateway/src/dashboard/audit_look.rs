@@ -15,7 +15,7 @@ const LIMIT: usize = 200;
 pub(super) async fn show(viewer: &DashboardViewer, query: &str) -> Result<Response<ResponseBody>, HttpRefusal> {
     if !viewer.is_admin() {
         // It names every caller, whatever this one may use.
-        return Err(HttpRefusal::forbidden("the audit log needs an admin key"));
+        return Err(HttpRefusal::forbidden("the audit log needs an admin key").by("role"));
     }
     let Some(trail) = viewer.gateway.metrics().audit().cloned() else {
         return Err(HttpRefusal::bad_request("this gateway has no audit log: the configuration names none in `audit`"));

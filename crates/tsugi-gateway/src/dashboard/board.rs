@@ -45,7 +45,7 @@ pub(crate) async fn order(
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
     let viewer = DashboardViewer::of(asked);
     if viewer.principal.is_reader() || !viewer.sees(SERVER, like(name)) {
-        return Err(HttpRefusal::forbidden("this key may not change anything on the board"));
+        return Err(HttpRefusal::forbidden("this key may not change anything on the board").by("role"));
     }
     asked.gateway.guard().expect_own_page(asked.parts)?;
     let arguments = serde_json::from_slice(body).map_err(|error| not_json("the body", &error))?;
@@ -61,7 +61,7 @@ fn look<'a>(
 ) -> Result<BoxFuture<'a, Result<Value, Value>>, HttpRefusal> {
     let sees_all = viewer.is_admin() || viewer.principal.is_reader();
     if !viewer.sees(SERVER, like(name)) || (WHOLE.contains(&name) && !sees_all) {
-        return Err(HttpRefusal::forbidden("this key does not see that part of the board"));
+        return Err(HttpRefusal::forbidden("this key does not see that part of the board").by("permit"));
     }
     viewer.backend().board(viewer.looker(), name, arguments).ok_or_else(|| no_such_look(name))
 }

@@ -9,6 +9,7 @@ use tsugi_protocol::rpc::{RequestId, RpcError, code};
 
 use super::http;
 use crate::body::ResponseBody;
+use crate::guard::oauth::scope_challenge;
 use crate::guard::refusal::HttpRefusal;
 use crate::route::ErrorStyle;
 
@@ -48,6 +49,13 @@ pub(crate) fn refuse(
     }
     set_retry_after(&mut response, refusal.retry_after.map(|time| time.as_millis() as u64));
     response
+}
+
+/// Says in the header what a fault says about scopes, so that clients can ask for a better token.
+pub(crate) fn set_challenge(response: &mut Response<ResponseBody>, fault: &Fault) {
+    if let Some(challenge) = scope_challenge::header_of(fault) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
 }
 
 /// Says when to come back, if that is known.
@@ -154,6 +162,8 @@ pub(crate) struct RestFault {
     pub(crate) message: String,
     pub(crate) details: Option<Value>,
     pub(crate) retry_after: Option<u64>,
+    /// Where a better token comes from, when that would help.
+    pub(crate) challenge: Option<HeaderValue>,
 }
 
 impl RestFault {
@@ -169,6 +179,9 @@ impl RestFault {
         let mut response = rest_error(self.status, &self.to_json());
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(challenge) = &self.challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge.clone());
         }
         response
     }
@@ -197,7 +210,7 @@ impl From<&RpcError> for RestFault {
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "TOOL_EXECUTION_ERROR", error.message()),
         };
         // A server gives no hint when to come back.
-        Self { status, code, message, details: Some(error.details()), retry_after: None }
+        Self { status, code, message, details: Some(error.details()), retry_after: None, challenge: None }
     }
 }
 
@@ -218,7 +231,8 @@ impl From<&Fault> for RestFault {
         let is_temporary = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         let retry_after = fault.retry_after_ms.map(|time| time.div_ceil(1000)).or(is_temporary.then_some(1));
         let details = Some(fault.to_rpc().details());
-        Self { status, code, message: fault.message.clone(), details, retry_after }
+        let challenge = scope_challenge::header_of(fault);
+        Self { status, code, message: fault.message.clone(), details, retry_after, challenge }
     }
 }
 

@@ -2,14 +2,18 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
+use tsugi_auth::scope::ScopeSet;
 use tsugi_protocol::json::RawJson;
 use tsugi_schema::dialect::{SchemaDialect, convert_tool};
 use tsugi_schema::tool_name::safe_name;
 
 use crate::backend::ToolInfo;
+use crate::guard::AccessGuard;
+use crate::guard::oauth::resource::{ResourceDirectory, ResourcePath};
+use crate::guard::oauth::scope_rules::ScopeSubject;
 
 /// The whole document for these tools, where a batch has so many calls at most.
-pub(crate) fn document(tools: &[ToolInfo], batch: usize) -> Value {
+pub(crate) fn document(tools: &[ToolInfo], batch: usize, security: &DocumentSecurity<'_>) -> Value {
     let mut paths = fixed_paths();
     let mut schemas = fixed_schemas(batch);
     for tool in tools {
@@ -26,14 +30,80 @@ pub(crate) fn document(tools: &[ToolInfo], batch: usize) -> Value {
         operation["operationId"] = name.as_str().into();
         operation["tags"] = json!([tool.server]);
         operation["responses"] = responses(&result, "post `Answer` to this address with `/answer` after it");
+        if let Some(needed) = security.of_tool(tool) {
+            operation["security"] = needed;
+        }
         paths.insert(path(tool), json!({"post": operation}));
     }
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {"title": "tsugi", "version": env!("CARGO_PKG_VERSION"), "description": "Every tool of every server."},
         "paths": paths,
         "components": {"schemas": schemas},
-    })
+    });
+    if let Some(schemes) = security.schemes() {
+        document["components"]["securitySchemes"] = schemes;
+        document["security"] = security.requirement(&ScopeSet::default());
+    }
+    document
+}
+
+/// Which credentials the gateway takes, as the document says it.
+///
+/// There is no `oauth2` scheme: its addresses are the issuer's to say, and the document would be wrong when they change.
+/// Clients find them through the metadata that the description of `token` names.
+pub(crate) struct DocumentSecurity<'a> {
+    takes_keys: bool,
+    resources: Option<&'a ResourceDirectory>,
+}
+
+impl<'a> DocumentSecurity<'a> {
+    pub(crate) fn of(guard: &'a AccessGuard) -> Self {
+        Self { takes_keys: guard.has_keys(), resources: guard.resources() }
+    }
+
+    fn schemes(&self) -> Option<Value> {
+        let mut schemes = Map::new();
+        if self.takes_keys {
+            schemes.insert("key".to_owned(), json!({"type": "http", "scheme": "bearer", "description": "An API key."}));
+            schemes.insert("keyHeader".to_owned(), json!({"type": "apiKey", "in": "header", "name": "X-Api-Key"}));
+        }
+        if let Some(resources) = self.resources {
+            let metadata = resources.metadata_address(ResourcePath::Root);
+            let issuers = resources.issuers().join(", ");
+            let description = format!("An access token of {issuers}, for the resource that {metadata} describes.");
+            let scopes = resources.base().union(&resources.rules().all());
+            schemes.insert(
+                "token".to_owned(),
+                json!({
+                    "type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": description,
+                    "x-protected-resource-metadata": metadata,
+                    "x-scopes": scopes.iter().collect::<Vec<_>>(),
+                }),
+            );
+        }
+        (!schemes.is_empty()).then_some(Value::Object(schemes))
+    }
+
+    /// Any of the credentials; a token with these scopes beside the base ones. OpenAPI 3.1 lets schemes of every type
+    /// name the roles that are needed.
+    fn requirement(&self, scopes: &ScopeSet) -> Value {
+        let mut any = Vec::new();
+        if let Some(resources) = self.resources {
+            let scopes = resources.base().union(scopes);
+            any.push(json!({"token": scopes.iter().collect::<Vec<_>>()}));
+        }
+        if self.takes_keys {
+            any.extend([json!({"key": []}), json!({"keyHeader": []})]);
+        }
+        Value::Array(any)
+    }
+
+    /// What a tool needs, where that is more than the rest.
+    fn of_tool(&self, tool: &ToolInfo) -> Option<Value> {
+        let needed = self.resources?.rules().needed(&tool.server, ScopeSubject::Name(&tool.own));
+        (!needed.is_empty()).then(|| self.requirement(&needed))
+    }
 }
 
 fn path(tool: &ToolInfo) -> String {

@@ -46,7 +46,10 @@ pub(crate) struct ClientPeer {
     /// Set while a conversation is being opened, and true in it once that has ended.
     opening: Option<Arc<AtomicBool>>,
     /// Messages that arrived while the session opens. Some programs write everything at once and do not wait.
-    held: VecDeque<DeferredMessage>,
+    held: VecDeque<(DeferredMessage, Option<Caller>)>,
+    /// The sender of the message that is being taken, where each has its own: a post beside a stream brings its own
+    /// credential. Without one the sender is the client that opened the wire.
+    sender: Option<Caller>,
     /// Held by each subscription, of which the end is not to be waited for.
     subscriptions: Arc<()>,
     running: CancelTable,
@@ -72,6 +75,7 @@ impl ClientPeer {
             conversation: Arc::default(),
             opening: None,
             held: VecDeque::new(),
+            sender: None,
             subscriptions: Arc::default(),
             running: Arc::default(),
             outgoing: SelectAll::new(),
@@ -95,6 +99,14 @@ impl ClientPeer {
         self.outgoing.push(kept.boxed());
     }
 
+    /// Takes one message that came with a request of its own, and so with an authority of its own.
+    pub(crate) fn receive_from(&mut self, bytes: Bytes, sender: &Caller) -> Option<Bytes> {
+        self.sender = Some(sender.in_session_of(self.session.caller()));
+        let answer = self.receive(bytes);
+        self.sender = None;
+        answer
+    }
+
     /// Takes one message of the client; gives what can be answered at once.
     pub(crate) fn receive(&mut self, bytes: Bytes) -> Option<Bytes> {
         if batch::is_batch(&bytes) {
@@ -110,7 +122,7 @@ impl ClientPeer {
     fn receive_batch(&mut self, bytes: &Bytes) -> Option<Bytes> {
         // Programs that write everything at once send their first calls before our greeting.
         if self.opening.is_some() && self.has_room() {
-            self.held.push_back(DeferredMessage::Batch(bytes.clone()));
+            self.held.push_back((DeferredMessage::Batch(bytes.clone()), self.sender.clone()));
             return None;
         }
         let Some(conversation) =
@@ -131,7 +143,8 @@ impl ClientPeer {
                     gathering.answer(fault.to_rpc().response(Some(&request.id)));
                 }
                 (Ok(message), _) => {
-                    gathering.add(conversation.receive(message, conversation.opener(), access_log::own_id()))
+                    let sender = self.sender.as_ref().unwrap_or(conversation.opener());
+                    gathering.add(conversation.receive(message, sender, access_log::own_id()))
                 }
                 (Err(error), _) => gathering.answer(unreadable_error(&error).response(None)),
             }
@@ -220,13 +233,15 @@ impl ClientPeer {
             self.opening = None;
         }
         while self.opening.is_none()
-            && let Some(held) = self.held.pop_front()
+            && let Some((held, sender)) = self.held.pop_front()
         {
+            self.sender = sender;
             let answer = match held {
                 DeferredMessage::Message(RpcMessage::Request(request), busy) => self.request(request, busy),
                 DeferredMessage::Message(message, busy) => self.converse(message, busy),
                 DeferredMessage::Batch(bytes) => self.receive_batch(&bytes),
             };
+            self.sender = None;
             if let Some(answer) = answer {
                 self.outgoing.push(stream::iter([answer]).boxed());
             }
@@ -236,7 +251,7 @@ impl ClientPeer {
     fn converse(&mut self, message: RpcMessage, busy: Option<BusyGuard>) -> Option<Bytes> {
         if self.opening.is_some() {
             if self.has_room() {
-                self.held.push_back(DeferredMessage::Message(message, busy));
+                self.held.push_back((DeferredMessage::Message(message, busy), self.sender.clone()));
             }
             return None;
         }
@@ -244,7 +259,8 @@ impl ClientPeer {
             let RpcMessage::Request(request) = message else { return None };
             return Some(RpcError::new(code::INVALID_REQUEST, "initialize first").response(Some(&request.id)));
         };
-        match conversation.receive(message, conversation.opener(), access_log::own_id()) {
+        let sender = self.sender.as_ref().unwrap_or(conversation.opener());
+        match conversation.receive(message, sender, access_log::own_id()) {
             MessageEffect::Nothing => None,
             MessageEffect::Answered(response) => Some(response),
             MessageEffect::Turn(turn) => {
@@ -268,7 +284,7 @@ impl ClientPeer {
             method: request.method.clone(),
             params: params.without("_meta"),
             meta,
-            caller: self.session.caller().clone(),
+            caller: self.sender.as_ref().unwrap_or(self.session.caller()).clone(),
             options: CallOptions { face: "stream", request_id: access_log::own_id(), ..CallOptions::default() },
         });
         listen::expect_few(&call)?;

@@ -10,6 +10,7 @@ use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 
 use self::call::{RestCall, RestOutcome, ResultForm};
 use super::fault::RestFault;
+use super::openapi::DocumentSecurity;
 use super::{FaceRequest, http};
 use crate::backend::{self, ToolDirectory, ToolInfo};
 use crate::body::ResponseBody;
@@ -186,6 +187,7 @@ pub(crate) async fn openapi(face_request: &FaceRequest<'_>, directory: &dyn Tool
         Err(fault) => return RestFault::from(&fault).response(),
     };
     let tools = directory.tools(face_request.principal.caller()).await;
-    let document: Value = super::openapi::document(&tools, face_request.gateway.config().limits.batch);
+    let security = DocumentSecurity::of(face_request.gateway.guard());
+    let document: Value = super::openapi::document(&tools, face_request.gateway.config().limits.batch, &security);
     http::json(StatusCode::OK, ResponseBody::one(document.to_string().into()))
 }

@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use ::http::header::WWW_AUTHENTICATE;
+use ::http::{HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
@@ -16,8 +18,8 @@ use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::rpc::{RequestId, RpcResponse};
 
-use super::fault;
 use super::mcp::modern;
+use super::{fault, http};
 use crate::body::ResponseBody;
 
 /// A reply on its way. Dropping it cancels the call.
@@ -106,22 +108,30 @@ pub(crate) enum RpcResponseBody {
     Whole(Bytes),
     /// A result, and which request it answers.
     Result(RequestId, JsonObject),
+    /// A refusal for want of scope: an HTTP exchange says so in its head, too.
+    Refused(Bytes, HeaderValue),
 }
 
 impl RpcResponseBody {
     /// The response on one line, as streams need it.
     pub(crate) fn into_bytes(self) -> Bytes {
         match self {
-            RpcResponseBody::Whole(response) => response,
+            RpcResponseBody::Whole(response) | RpcResponseBody::Refused(response, _) => response,
             RpcResponseBody::Result(id, result) => RpcResponse::result(id, result.raw()).to_bytes(),
         }
     }
 
     /// The response as all that an HTTP exchange has to say.
-    pub(crate) fn into_body(self) -> ResponseBody {
+    pub(crate) fn into_response(self) -> Response<ResponseBody> {
         match self {
-            RpcResponseBody::Whole(response) => ResponseBody::one(response),
-            RpcResponseBody::Result(id, result) => modern::around(&id, &result),
+            RpcResponseBody::Whole(response) => http::json(StatusCode::OK, ResponseBody::one(response)),
+            RpcResponseBody::Result(id, result) => http::json(StatusCode::OK, modern::around(&id, &result)),
+            // Authorization is a matter of HTTP in every era.
+            RpcResponseBody::Refused(response, challenge) => {
+                let mut refusal = http::json(StatusCode::FORBIDDEN, ResponseBody::one(response));
+                refusal.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+                refusal
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tsugi_protocol::answer::{CallOwner, FaultCode};
+use tsugi_protocol::answer::{CallOwner, Caller, FaultCode};
 
 use super::event::{self, KeepAliveTicks};
 use super::peer::ClientPeer;
@@ -33,8 +33,14 @@ pub(crate) struct SseStreamTable(Mutex<HashMap<String, SsePostTarget>>);
 
 struct SsePostTarget {
     owner: CallOwner,
-    inbox: mpsc::Sender<Bytes>,
+    inbox: mpsc::Sender<PostedMessage>,
     waiting: Arc<AtomicUsize>,
+}
+
+/// A message, and the sender of the request that brought it: what it may do is decided by that request.
+struct PostedMessage {
+    bytes: Bytes,
+    sender: Caller,
 }
 
 /// Opens a stream and tells where to post.
@@ -65,7 +71,9 @@ pub(crate) fn post(face_request: &FaceRequest<'_>, bytes: Bytes) -> Result<Respo
     let posted = streams.get(id.as_ref()).filter(|posted| posted.owner == *face_request.principal.caller().owner());
     let unknown = || HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found");
     let most = face_request.gateway.config().limits.batch;
-    match posted.ok_or_else(unknown)?.put(trace::onto_bytes(&face_request.parts.headers, bytes, most)) {
+    let bytes = trace::onto_bytes(&face_request.parts.headers, bytes, most);
+    let message = PostedMessage { bytes, sender: face_request.principal.caller().clone() };
+    match posted.ok_or_else(unknown)?.put(message) {
         Ok(()) => Ok(http::text(StatusCode::ACCEPTED, "Accepted")),
         Err(mpsc::error::TrySendError::Closed(_)) => Err(unknown()),
         Err(mpsc::error::TrySendError::Full(_)) => {
@@ -77,20 +85,20 @@ pub(crate) fn post(face_request: &FaceRequest<'_>, bytes: Bytes) -> Result<Respo
 
 impl SsePostTarget {
     /// Puts a message where the stream will find it, unless too much waits there.
-    fn put(&self, bytes: Bytes) -> Result<(), mpsc::error::TrySendError<Bytes>> {
-        let size = bytes.len();
+    fn put(&self, message: PostedMessage) -> Result<(), mpsc::error::TrySendError<PostedMessage>> {
+        let size = message.bytes.len();
         if self.waiting.fetch_add(size, Ordering::SeqCst) + size > INBOX_BYTES {
             self.waiting.fetch_sub(size, Ordering::SeqCst);
-            return Err(mpsc::error::TrySendError::Full(bytes));
+            return Err(mpsc::error::TrySendError::Full(message));
         }
-        self.inbox.try_send(bytes).inspect_err(|_| _ = self.waiting.fetch_sub(size, Ordering::SeqCst))
+        self.inbox.try_send(message).inspect_err(|_| _ = self.waiting.fetch_sub(size, Ordering::SeqCst))
     }
 }
 
 struct PeerStream {
     id: String,
     greeting: Option<Bytes>,
-    posted: mpsc::Receiver<Bytes>,
+    posted: mpsc::Receiver<PostedMessage>,
     waiting: Arc<AtomicUsize>,
     peer: ClientPeer,
     keep_alive: KeepAliveTicks,
@@ -102,8 +110,8 @@ struct PeerStream {
 impl PeerStream {
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
         while let Poll::Ready(Some(posted)) = self.posted.poll_recv(context) {
-            self.waiting.fetch_sub(posted.len(), Ordering::SeqCst);
-            if let Some(answer) = self.peer.receive(posted) {
+            self.waiting.fetch_sub(posted.bytes.len(), Ordering::SeqCst);
+            if let Some(answer) = self.peer.receive_from(posted.bytes, &posted.sender) {
                 return Poll::Ready(answer);
             }
         }

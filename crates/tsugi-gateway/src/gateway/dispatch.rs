@@ -17,6 +17,7 @@ use crate::body::ResponseBody;
 use crate::dashboard;
 use crate::face::{self, FaceRequest};
 use crate::guard::oauth::resource::ResourcePath;
+use crate::guard::oauth::scope_challenge::ScopeChallenger;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::HttpRefusal;
 use crate::route::{PathSegments, Route, RouteEntry};
@@ -71,13 +72,13 @@ impl Gateway {
                 let (_, place) = self.endpoint(segments.first(), &asked.principal)?;
                 face::mcp::other_verb(entry.route, asked, place.as_deref())?
             }
-            Route::Sse => face::sse::open(&asked, self.all.clone())?,
+            Route::Sse => face::sse::open(&asked, self.all_at("/sse"))?,
             Route::SseMessages => face::sse::post(&asked, asked.json_body(body).await?)?,
             Route::Rpc => {
                 let bytes = asked.json_body(body).await?;
-                face::rpc::post(asked, self.all.clone(), bytes).await
+                face::rpc::post(asked, self.all_at("/rpc"), bytes).await
             }
-            Route::WebSocket => face::ws::open(asked, self.all.clone())?,
+            Route::WebSocket => face::ws::open(asked, self.all_at("/ws"))?,
             Route::ResourceMetadata => self.resource_metadata(&asked, segments.first())?,
             Route::Healthz => face::http::text(StatusCode::OK, "ok\n"),
             Route::Readyz => self.readyz(&asked.principal),
@@ -215,18 +216,32 @@ impl Gateway {
         Ok(face::http::text(StatusCode::OK, self.metrics.text(self.sessions.len(), &self.servers())))
     }
 
+    /// All servers together, at this address. Where calls need scopes, a refusal names the address's own metadata.
+    fn all_at(&self, path: &'static str) -> Endpoint {
+        let all = self.all.clone();
+        match self.guard.scoped_resources() {
+            None => all,
+            Some(resources) => {
+                Endpoint { answer: ScopeChallenger::around(all.answer, resources, ResourcePath::Face(path)), ..all }
+            }
+        }
+    }
+
     /// All servers together, or one server and its name.
     fn endpoint(&self, server: Option<&str>, principal: &Principal) -> Result<(Endpoint, Option<String>), HttpRefusal> {
-        let Some(server) = server else { return Ok((self.all.clone(), None)) };
+        let Some(server) = server else { return Ok((self.all_at("/mcp"), None)) };
         let name = percent_encoding::percent_decode_str(server).decode_utf8_lossy();
         match self.backend.server(&name) {
             Some(endpoint) => {
-                let answer = self.rate_limited(endpoint.answer);
+                let mut answer = self.rate_limited(endpoint.answer);
+                if let Some(resources) = self.guard.scoped_resources() {
+                    answer = ScopeChallenger::around(answer, resources, ResourcePath::Server(server));
+                }
                 Ok((Endpoint { answer, ..endpoint }, Some(name.into_owned())))
             }
             // A restricted caller must not find out which servers there are.
             None if self.guard.access(principal.caller()).is_restricted() => {
-                Err(HttpRefusal::forbidden("this caller may not use this server"))
+                Err(HttpRefusal::forbidden("this caller may not use this server").by("permit"))
             }
             None => Err(HttpRefusal::no_server(&name)),
         }
@@ -244,6 +259,7 @@ fn no_servers() -> HttpRefusal {
 fn expect_changeable(control: &dyn ServerControl) -> Result<(), HttpRefusal> {
     match control.allows_changes() {
         true => Ok(()),
-        false => Err(HttpRefusal::forbidden("servers cannot be changed over HTTP: `gateway.adminApi.enabled` is off")),
+        false => Err(HttpRefusal::forbidden("servers cannot be changed over HTTP: `gateway.adminApi.enabled` is off")
+            .by("adminApi")),
     }
 }

@@ -81,6 +81,10 @@ impl Gateway {
         // A panic in there breaks this request alone.
         let answered = stages.await.unwrap_or_else(|_| Err(panicked(log.route)));
         let mut response = answered.unwrap_or_else(|refusal| {
+            if let Some(rule) = refusal.rule {
+                let status = refusal.status.as_u16();
+                tracing::info!(target: "tsugi_access", rule, status, route = log.route, caller = log.caller, "refused a request");
+            }
             let challenge = self.guard.challenge(&refusal, parts.uri.path());
             face::fault::refuse(style, &refusal, challenge)
         });
@@ -166,7 +170,8 @@ impl Gateway {
         if principal.is_reader() && !is_harmless {
             return Err(HttpRefusal::forbidden(
                 "this key may look at the dashboard and touch nothing: sign in with another one",
-            ));
+            )
+            .by("role"));
         }
         if matches!(route, Route::WebSocket | Route::Sse) {
             // Browsers open these without a preflight, so that any page of this machine could.

@@ -22,6 +22,9 @@ use super::quota::CallQuota;
 use super::rate_limit::KeyRateLimit;
 use super::refusal::HttpRefusal;
 
+/// How keys of ours begin, so that scanners for secrets, and we, can tell them from other credentials.
+pub(super) const KEY_PREFIX: &str = "tsugi_";
+
 /// What a key is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -92,7 +95,7 @@ impl ApiKey {
     pub fn generate(name: impl Into<String>) -> (String, Self) {
         // 256 bits: guessing is out of the question even without a limit on tries.
         let random: [u8; 32] = rand::random();
-        let secret = format!("tsugi_{}", BASE64_URL_SAFE_NO_PAD.encode(random));
+        let secret = format!("{KEY_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(random));
         let key = Self::of_secret(name, &secret);
         (secret, key)
     }
@@ -301,9 +304,13 @@ impl KeyTable {
         // Looked up by digest, so that the time it takes says nothing about a secret.
         match self.by_digest.get(&SecretDigest::of(secret)) {
             Some(entry) if entry.authority.is_current() => Ok(entry.principal()),
-            Some(_) => Err(HttpRefusal::unauthorized("this key has expired")),
-            None => Err(HttpRefusal::wrong_credential("this key is not known")),
+            Some(_) => Err(HttpRefusal::unauthorized("this key has expired").by("key.expired")),
+            None => Err(HttpRefusal::wrong_credential("this key is not known").by("key")),
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_digest.is_empty()
     }
 
     /// True when callers need no key.
@@ -339,15 +346,14 @@ pub(crate) fn has_secret(headers: &HeaderMap) -> bool {
 
 fn secret_of(headers: &HeaderMap) -> Result<&str, HttpRefusal> {
     match (single(headers, &AUTHORIZATION), single(headers, &X_API_KEY)) {
-        (SingleHeader::One(value), SingleHeader::None) => {
-            bearer(value).ok_or(HttpRefusal::unauthorized("the Authorization header must be `Bearer <key>`"))
-        }
+        (SingleHeader::One(value), SingleHeader::None) => bearer(value)
+            .ok_or(HttpRefusal::unauthorized("the Authorization header must be `Bearer <key>`").by("credentials")),
         (SingleHeader::None, SingleHeader::One(key)) => Ok(key),
         (SingleHeader::None, SingleHeader::None) => {
-            Err(HttpRefusal::unauthorized("a key is needed: `Authorization: Bearer <key>`"))
+            Err(HttpRefusal::unauthorized("a key is needed: `Authorization: Bearer <key>`").by("credentials"))
         }
         // Two keys are refused: a proxy and we might choose different ones.
-        _ => Err(HttpRefusal::unauthorized("exactly one key is needed")),
+        _ => Err(HttpRefusal::unauthorized("exactly one key is needed").by("credentials")),
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
+use tsugi_auth::scope::ScopeSet;
 use tsugi_protocol::answer::identity::{ClientId, TenantName};
 use tsugi_protocol::answer::{CallOwner, Caller, Fault, Identity};
 use tsugi_protocol::mcp::Method;
@@ -24,6 +25,7 @@ pub struct Authority {
     owner: CallOwner,
     role: KeyRole,
     scopes: Option<BTreeSet<String>>,
+    granted_scopes: Option<ScopeSet>,
     permit: Option<Arc<AccessPermit>>,
     quota: Option<Arc<dyn CallLedger>>,
     attributes: BTreeMap<String, Value>,
@@ -58,6 +60,7 @@ impl Authority {
             owner: owner.into(),
             role: KeyRole::User,
             scopes: None,
+            granted_scopes: None,
             permit: None,
             quota: None,
             attributes: BTreeMap::new(),
@@ -86,6 +89,12 @@ impl Authority {
     /// With these scopes alone. Credentials that know no scopes have none set.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = String>) -> Self {
         self.scopes = Some(scopes.into_iter().collect());
+        self
+    }
+
+    /// With the scopes as the token itself has them, without those that they include. A challenge repeats them.
+    pub fn with_granted_scopes(mut self, scopes: ScopeSet) -> Self {
+        self.granted_scopes = Some(scopes);
         self
     }
 
@@ -145,6 +154,11 @@ impl Authority {
     /// The scopes of the credential; `None` when its kind has no scopes.
     pub fn scopes(&self) -> Option<&BTreeSet<String>> {
         self.scopes.as_ref()
+    }
+
+    /// The scopes as the token has them; `None` for other credentials.
+    pub fn granted_scopes(&self) -> Option<&ScopeSet> {
+        self.granted_scopes.as_ref()
     }
 
     pub fn attributes(&self) -> &BTreeMap<String, Value> {

@@ -3,11 +3,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use tsugi_auth::scope::ScopeSet;
 use tsugi_protocol::answer::identity::TenantName;
-use tsugi_protocol::answer::{Caller, Identity};
+use tsugi_protocol::answer::{Caller, Fault, Identity};
 use tsugi_protocol::mcp::Method;
 
 use super::authority::Authority;
+use super::oauth::resource::ResourceDirectory;
+use super::oauth::scope_challenge;
+use super::oauth::scope_rules::ScopeSubject;
 use super::permit::AccessPermit;
 
 /// Which tenants see which servers. A server that is not named here is everyone's.
@@ -36,11 +40,24 @@ pub struct CallerAccess {
     permit: Option<Arc<AccessPermit>>,
     /// Set where some servers belong to tenants and the caller is not an operator above all of them.
     tenancy: Option<(Arc<ServerTenants>, Option<TenantName>)>,
+    /// Set where calls need scopes and the caller's credential has some.
+    scopes: Option<ScopeGate>,
+}
+
+/// The scopes that calls need, and the caller that has some.
+#[derive(Debug, Clone)]
+struct ScopeGate {
+    resources: Arc<ResourceDirectory>,
+    caller: Caller,
 }
 
 impl CallerAccess {
     /// By the authority that the caller carries. Only calls that begin inside this program have none.
-    pub(super) fn new(caller: &Caller, tenants: &Arc<ServerTenants>) -> Self {
+    pub(super) fn new(
+        caller: &Caller,
+        tenants: &Arc<ServerTenants>,
+        resources: Option<&Arc<ResourceDirectory>>,
+    ) -> Self {
         let permit = match Authority::of(caller) {
             Some(authority) if authority.is_current() => authority.permit().cloned(),
             None if *caller.identity() == Identity::Local => None,
@@ -49,12 +66,33 @@ impl CallerAccess {
         };
         let tenant = &caller.owner().tenant;
         let is_above = tenants.is_empty() || tenant.is_none() && caller.is_operator();
-        Self { permit, tenancy: (!is_above).then(|| (tenants.clone(), tenant.clone())) }
+        let scopes = resources.filter(|resources| !resources.rules().is_empty()).and_then(|resources| {
+            // Keys have no scopes: what they may use is their permit.
+            Authority::of(caller)?.scopes()?;
+            Some(ScopeGate { resources: resources.clone(), caller: caller.clone() })
+        });
+        Self { permit, tenancy: (!is_above).then(|| (tenants.clone(), tenant.clone())), scopes }
     }
 
     /// True when not everything may be seen.
     pub(crate) fn is_restricted(&self) -> bool {
         self.permit.is_some() || self.tenancy.is_some()
+    }
+
+    /// True when a call must name what the server lists, in the server's own spelling: a server that ignores case would
+    /// otherwise run a tool under a name that no rule knows.
+    pub(crate) fn needs_listed_names(&self) -> bool {
+        self.is_restricted() || self.scopes.is_some()
+    }
+
+    /// Refuses a call that needs a scope which the caller's token lacks. What the caller may not use at all was refused
+    /// before: more scope would not help there.
+    pub(crate) fn expect_scopes(&self, server: &str, subject: ScopeSubject<'_>) -> Result<(), Fault> {
+        let Some(gate) = &self.scopes else { return Ok(()) };
+        match gate.missing(server, subject) {
+            None => Ok(()),
+            Some(needed) => Err(scope_challenge::insufficient(&needed).on_server(server)),
+        }
     }
 
     fn shows(&self, server: &str) -> bool {
@@ -82,6 +120,13 @@ impl CallerAccess {
     }
 }
 
+impl ScopeGate {
+    /// Everything that the call needs, if something of it is missing.
+    fn missing(&self, server: &str, subject: ScopeSubject<'_>) -> Option<ScopeSet> {
+        self.resources.missing_scopes(Authority::of(&self.caller)?, server, subject)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,7 +150,7 @@ mod tests {
             (None, KeyRole::Reader, false),
             (None, KeyRole::Admin, true),
         ] {
-            let access = CallerAccess::new(&caller(tenant, role), &tenants);
+            let access = CallerAccess::new(&caller(tenant, role), &tenants, None);
             let shown = [
                 access.allows_some_of("books"),
                 access.allows("books", "read"),
@@ -120,14 +165,14 @@ mod tests {
     #[test]
     fn a_caller_that_no_stage_identified_may_use_nothing() {
         let none = Arc::default();
-        assert!(!CallerAccess::new(&Caller::local(), &none).is_restricted());
+        assert!(!CallerAccess::new(&Caller::local(), &none, None).is_restricted());
         for identity in [Identity::Anonymous, Identity::key("local"), Identity::subject("corp", "local")] {
-            assert!(!CallerAccess::new(&Caller::of(identity), &none).allows("files", "read"));
+            assert!(!CallerAccess::new(&Caller::of(identity), &none, None).allows("files", "read"));
         }
         let revoked = Arc::new(Authority::new(Identity::key("ann")));
         let caller = revoked.clone().into_caller();
-        assert!(CallerAccess::new(&caller, &none).allows("files", "read"));
+        assert!(CallerAccess::new(&caller, &none, None).allows("files", "read"));
         revoked.revoke();
-        assert!(!CallerAccess::new(&caller, &none).allows("files", "read"));
+        assert!(!CallerAccess::new(&caller, &none, None).allows("files", "read"));
     }
 }

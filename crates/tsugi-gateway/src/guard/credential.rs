@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
 
 use super::api_key::secret_if_any;
@@ -16,6 +17,12 @@ pub trait CredentialVerifier: Send + Sync {
     /// Whether a secret looks like one of this kind. One that does is never taken for anything else: an expired token
     /// must not make its holder anonymous.
     fn recognizes(&self, secret: &str) -> bool;
+
+    /// Whether a secret may be one of this kind though nothing shows it. Asked once no kind recognizes it and no key of
+    /// the gateway is it.
+    fn takes_unknown(&self, _secret: &str) -> bool {
+        false
+    }
 
     /// What the secret allows this request to do.
     fn verify<'a>(&'a self, secret: &'a str, parts: &'a Parts) -> CredentialCheck<'a>;
@@ -59,6 +66,17 @@ impl CredentialVerifiers {
         self.of_secret(secret).map(|verifier| (verifier, secret))
     }
 
+    /// The verifier that takes a credential which no kind recognizes and which is not a key.
+    pub(super) fn find_unknown<'a>(&'a self, parts: &'a Parts) -> Option<(&'a dyn CredentialVerifier, &'a str)> {
+        // Only keys may come in another header.
+        let secret = secret_if_any(&parts.headers).filter(|_| parts.headers.contains_key(AUTHORIZATION))?;
+        self.taker_of(secret).map(|verifier| (verifier, secret))
+    }
+
+    fn taker_of(&self, secret: &str) -> Option<&dyn CredentialVerifier> {
+        self.0.iter().map(|verifier| &**verifier).find(|verifier| verifier.takes_unknown(secret))
+    }
+
     fn of_secret(&self, secret: &str) -> Option<&dyn CredentialVerifier> {
         self.0.iter().map(|verifier| &**verifier).find(|verifier| verifier.recognizes(secret))
     }
@@ -67,7 +85,7 @@ impl CredentialVerifiers {
     /// not notify us, so it is asked again from time to time.
     pub(super) async fn loss(&self, principal: &Principal, every: Duration) {
         let Some(secret) = principal.secret() else { return std::future::pending().await };
-        let Some(verifier) = self.of_secret(secret) else { return };
+        let Some(verifier) = self.of_secret(secret).or_else(|| self.taker_of(secret)) else { return };
         loop {
             tokio::time::sleep(every).await;
             if !verifier.still_holds(secret).await {

@@ -124,7 +124,9 @@ fn refusal(wait: Duration) -> HttpRefusal {
     let message = "too many wrong credentials came from this address";
     // Rounded up: a client that comes back a moment too early would be refused again.
     let wait = Duration::from_secs(wait.as_secs() + 1);
-    HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, FaultCode::RateLimitExceeded, message).retry_after(wait)
+    HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, FaultCode::RateLimitExceeded, message)
+        .by("guesses")
+        .retry_after(wait)
 }
 
 /// What one client can choose freely counts as one: an IPv6 network of 64 bits, or an IPv4 address.

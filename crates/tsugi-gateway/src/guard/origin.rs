@@ -41,12 +41,14 @@ impl OriginGuard {
         match single(&parts.headers, &HOST) {
             SingleHeader::One(host) => self.check_host(host)?,
             SingleHeader::None if parts.uri.authority().is_some() => {}
-            _ => return Err(HttpRefusal::forbidden("exactly one Host header is needed")),
+            _ => return Err(HttpRefusal::forbidden("exactly one Host header is needed").by("host")),
         }
         match single(&parts.headers, &ORIGIN) {
             SingleHeader::None => Ok(()),
             SingleHeader::One(origin) => self.check_origin(origin, host(parts)),
-            SingleHeader::Odd => Err(HttpRefusal::forbidden("more than one Origin header, or one that cannot be read")),
+            SingleHeader::Odd => {
+                Err(HttpRefusal::forbidden("more than one Origin header, or one that cannot be read").by("origin"))
+            }
         }
     }
 
@@ -55,7 +57,8 @@ impl OriginGuard {
             Some(host) if self.is_known(host) || self.may_be_ours(host) => Ok(()),
             _ => Err(HttpRefusal::forbidden(
                 "this gateway is not known by the name in Host: add it to `gateway.allowedHosts`",
-            )),
+            )
+            .by("host")),
         }
     }
 
@@ -77,7 +80,7 @@ impl OriginGuard {
         if is_listed || is_own || authority.and_then(host_of).is_some_and(|host| self.is_known(host)) {
             return Ok(());
         }
-        Err(HttpRefusal::forbidden("this Origin may not call: add it to `gateway.allowedOrigins`"))
+        Err(HttpRefusal::forbidden("this Origin may not call: add it to `gateway.allowedOrigins`").by("origin"))
     }
 
     /// Names of this machine, and those that the configuration adds.
@@ -113,7 +116,7 @@ pub(super) fn expect_own(parts: &Parts) -> Result<(), HttpRefusal> {
     let site = parts.headers.get("sec-fetch-site").map(|site| site.as_bytes());
     match is_own && site.is_none_or(|site| site == b"same-origin" || site == b"none") {
         true => Ok(()),
-        false => Err(HttpRefusal::forbidden("this is for the dashboard's own page only")),
+        false => Err(HttpRefusal::forbidden("this is for the dashboard's own page only").by("page")),
     }
 }
 

@@ -18,6 +18,8 @@ pub struct HttpRefusal {
     pub retry_after: Option<Duration>,
     /// True when a credential was wrong, which counts against the address that it came from.
     pub is_guess: bool,
+    /// The rule that decided, for the log. Refusals that are logged where they are made, with more, have none here.
+    pub rule: Option<&'static str>,
     /// What the challenge says is wrong with the credentials; without one the request had none.
     pub challenge: Option<Box<ChallengeReason>>,
 }
@@ -25,7 +27,7 @@ pub struct HttpRefusal {
 impl HttpRefusal {
     /// A refusal with this status.
     pub fn new(status: StatusCode, code: FaultCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into(), retry_after: None, is_guess: false, challenge: None }
+        Self { status, code, message: message.into(), retry_after: None, is_guess: false, rule: None, challenge: None }
     }
 
     /// There is no server of this name.
@@ -47,6 +49,12 @@ impl HttpRefusal {
     /// A credential that is not known, forged or of another place. Expired ones were right once and are not meant.
     pub fn wrong_credential(message: &'static str) -> Self {
         Self { is_guess: true, ..Self::unauthorized(message) }
+    }
+
+    /// Because of this rule.
+    pub fn by(mut self, rule: &'static str) -> Self {
+        self.rule = Some(rule);
+        self
     }
 
     /// With a challenge that says what is wrong.

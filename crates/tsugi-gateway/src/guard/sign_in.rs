@@ -206,7 +206,10 @@ pub(super) fn expect_csrf(parts: &Parts, csrf: &str) -> Result<(), HttpRefusal> 
     match single(&parts.headers, &X_TSUGI_CSRF) {
         // Digests are compared, so that the time it takes says nothing.
         SingleHeader::One(given) if SecretDigest::of(given) == SecretDigest::of(csrf) => Ok(()),
-        _ => Err(HttpRefusal::forbidden("a request with the dashboard's cookie needs the header X-Tsugi-Csrf")),
+        _ => {
+            Err(HttpRefusal::forbidden("a request with the dashboard's cookie needs the header X-Tsugi-Csrf")
+                .by("csrf"))
+        }
     }
 }
 

@@ -12,7 +12,7 @@ impl CallerAccess {
     /// True when this caller may use this address. Restricted callers can only use addresses that the server lists or
     /// has a template for.
     pub(crate) fn allows_uri(&self, server: &Server, uri: &str) -> bool {
-        !self.is_restricted()
+        !self.needs_listed_names()
             || self.allows_address(server.name(), uri) && server.catalog().is_some_and(|catalog| has_uri(&catalog, uri))
     }
 

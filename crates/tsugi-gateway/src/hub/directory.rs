@@ -59,6 +59,7 @@ impl Hub {
         Some(ToolInfo {
             server: entry.server.name().to_owned(),
             name: entry.local().to_owned(),
+            own: entry.own.clone(),
             description: tool.description(),
             input_schema: tool.input_schema(),
             output_schema: tool.output_schema(),

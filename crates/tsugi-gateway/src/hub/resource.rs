@@ -6,6 +6,7 @@ use tsugi_protocol::mcp::uri_template::UriTemplate;
 
 use super::snapshot::HubSnapshot;
 use crate::guard::caller_access::CallerAccess;
+use crate::guard::oauth::scope_rules::ScopeSubject;
 
 /// What wrapped addresses begin with; the server's name and its own address follow.
 const WRAPPER: &str = "tsugi://";
@@ -27,10 +28,11 @@ pub(crate) fn find(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> 
         Some(found) => found,
         None => return Err(unknown()),
     };
-    match access.allows_uri(&server, &own) {
-        true => Ok((server, own)),
-        false => Err(super::access::denied("resource", uri)),
+    if !access.allows_uri(&server, &own) {
+        return Err(access.missing("resource", uri, || not_found::resource(uri)));
     }
+    access.expect_scopes(server.name(), ScopeSubject::Address(&own))?;
+    Ok((server, own))
 }
 
 fn find_owner(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Result<Option<(Server, String)>, Fault> {

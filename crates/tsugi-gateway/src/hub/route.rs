@@ -11,6 +11,7 @@ use super::access::denied;
 use super::snapshot::{HubSnapshot, PublicEntry, PublicNames};
 use super::{Hub, resource};
 use crate::guard::caller_access::CallerAccess;
+use crate::guard::oauth::scope_rules::ScopeSubject;
 use crate::telemetry::metrics::ToolMeter;
 
 /// A call's server, and what that server calls its subject.
@@ -119,10 +120,11 @@ fn find_named<'a>(
 ) -> Result<&'a PublicEntry, Fault> {
     let unknown = || access.missing(kind, name, || Fault::new(code, format!("there is no {kind} named {name:?}")));
     let entry = names.get(name).ok_or_else(unknown)?;
-    match access.allows(entry.server.name(), &entry.own) {
-        true => Ok(entry),
-        false => Err(denied(kind, name)),
+    if !access.allows(entry.server.name(), &entry.own) {
+        return Err(denied(kind, name));
     }
+    access.expect_scopes(entry.server.name(), ScopeSubject::Name(&entry.own))?;
+    Ok(entry)
 }
 
 fn subject_for(own: &str, public: &str) -> RoutedSubject {
@@ -144,6 +146,7 @@ fn route_completion(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) 
         Some(CompletionReference::Resource(uri)) => {
             let (server, own) = match snapshot.templates.get(&uri) {
                 Some(listed) if access.allows_uri(&listed.server, &listed.own) => {
+                    access.expect_scopes(listed.server.name(), ScopeSubject::Address(&listed.own))?;
                     (listed.server.clone(), listed.own.clone())
                 }
                 Some(_) => return Err(denied("resource", &uri)),
@@ -170,6 +173,7 @@ fn only_server(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Re
     match snapshot.servers.as_slice() {
         // With several servers it cannot be known which one is meant.
         [only] if access.allows_method(only.name(), &call.method) => {
+            access.expect_scopes(only.name(), ScopeSubject::Method(call.method.as_str()))?;
             Ok(RoutedCall { server: only.clone(), subject: RoutedSubject::Same, meter: None })
         }
         // The same for every method and any number of servers, so that nothing can be found out.

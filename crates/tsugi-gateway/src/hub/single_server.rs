@@ -17,6 +17,7 @@ use super::snapshot::{PublicEntry, describe_as};
 use super::{Hub, page};
 use crate::backend::ToolHeaders;
 use crate::guard::caller_access::CallerAccess;
+use crate::guard::oauth::scope_rules::ScopeSubject;
 
 /// A server as `/servers/{name}/mcp` shows it.
 #[derive(Clone)]
@@ -49,7 +50,7 @@ impl SingleServer {
     /// True when only some of what the server has can be named in this call.
     fn is_restricted(&self, call: &Call, access: &CallerAccess) -> bool {
         let is_about_tools = matches!(call.method, Method::ToolsCall | Method::ToolsList);
-        access.is_restricted()
+        access.needs_listed_names()
             || is_about_tools
                 && self.hub.config().presentations.get(self.name()).is_some_and(|shape| shape.hides_tools())
     }
@@ -99,13 +100,14 @@ impl SingleServer {
     /// the resources that it may.
     fn narrow(&self, mut call: Call, access: &CallerAccess) -> Result<Call, Box<(Call, Fault)>> {
         let name = self.name();
-        let denied = match subject(&call) {
+        let named = subject(&call);
+        let denied = match &named {
             _ if !access.allows_some_of(name) => Some(format!("this caller may not use the server {name:?}")),
             None if matches!(call.method, Method::Other(_)) && !access.allows_method(name, &call.method) => {
                 Some(format!("this caller may not use the method {:?}", call.method.as_str()))
             }
             // One text for both, so that a caller cannot find out names that it may not use.
-            Some(own) if !self.allows(&call, &own, access) || !self.is_listed(&call, &own) => {
+            Some(own) if !self.allows(&call, own, access) || !self.is_listed(&call, own) => {
                 Some(format!("this caller may not use {own:?}"))
             }
             _ => None,
@@ -113,13 +115,29 @@ impl SingleServer {
         if let Some(message) = denied {
             return Err(Box::new((call, Fault::new(FaultCode::PermissionDenied, message).on_server(name))));
         }
+        // After the permit: a name that the caller may not use must not show that more scope would help.
+        if let Err(fault) = self.expect_scopes(&call, named.as_deref(), access) {
+            return Err(Box::new((call, fault)));
+        }
         if call.method == Method::Listen
             && let Some(mut filter) = notification::requested_filter(&call.params)
         {
-            filter.uris.retain(|uri| access.allows_uri(&self.server(), uri));
+            let has_scopes = |uri: &str| access.expect_scopes(name, ScopeSubject::Address(uri)).is_ok();
+            filter.uris.retain(|uri| access.allows_uri(&self.server(), uri) && has_scopes(uri));
             call.params = notification::listen_params(&filter);
         }
         Ok(call)
+    }
+
+    fn expect_scopes(&self, call: &Call, named: Option<&str>, access: &CallerAccess) -> Result<(), Fault> {
+        let scope_subject = match (named, subject_kind(call)) {
+            (Some(own), SubjectKind::Tool | SubjectKind::Prompt) => ScopeSubject::Name(own),
+            (Some(own), SubjectKind::Resource) => ScopeSubject::Address(own),
+            (None, _) if matches!(call.method, Method::Other(_)) => ScopeSubject::Method(call.method.as_str()),
+            // Lists, greetings and notifications need the base scopes alone, so that step-up can happen.
+            (None, _) => return Ok(()),
+        };
+        access.expect_scopes(self.name(), scope_subject)
     }
 
     /// Decides once the server's lists are known. It is started when it is not running.

@@ -17,7 +17,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tsugi_protocol::answer::{Call, Fault, Outcome, Reply, ReplyEvent, ReplySource};
 
-use crate::audit::{self, AuditTrail};
+use crate::audit::{self, AuditTrail, DenialRule};
 use crate::dashboard::record::{CallStart, subject_of};
 use crate::dashboard::recorder::{CallRecorder, ServerSlot};
 
@@ -162,6 +162,11 @@ impl GatewayMetrics {
     /// Counts a call that no server was asked about: no server has what it names, or its caller may not use that.
     pub(crate) fn refuse(&self, call: &Call, fault: &Fault) {
         self.refused.get_or_create(&RefusedLabels { code: fault.code.as_str() }).inc();
+        if let Some(rule) = DenialRule::of_fault(fault) {
+            let (identity, method) = (call.caller.identity(), call.method.as_str());
+            let (subject, rule) = (subject_of(call), rule.as_str());
+            tracing::info!(target: "tsugi_access", rule, %identity, method, subject = ?subject, reason = fault.message, "refused a call");
+        }
         audit::note_denial(self.audit(), call, fault);
         let server: Arc<str> = fault.server.as_deref().unwrap_or_default().into();
         let place = self.recorder.place(&"".into());

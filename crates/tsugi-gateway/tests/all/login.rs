@@ -26,7 +26,7 @@ use tsugi_gateway::guard::oauth::document_fetch::{DocumentFailure, DocumentFetch
 use tsugi_gateway::guard::oauth::issuer_keys::IssuerKeys;
 use tsugi_gateway::guard::oauth::login::{LoginProvider, LoginService, ProviderMetadata, TokenEndpoint};
 use tsugi_gateway::guard::oauth::resource::ResourceDirectory;
-use tsugi_gateway::guard::oauth::verifier::{AdminNeeds, ClaimPointers, OAuthVerifier, TokenIssuer};
+use tsugi_gateway::guard::oauth::verifier::{AdminNeeds, CallerLimit, ClaimPointers, OAuthVerifier, TokenIssuer};
 use tsugi_gateway::guard::sign_in::SignInLimits;
 use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, HubConfig};
 use tsugi_protocol::mcp::Method;
@@ -218,11 +218,12 @@ impl World {
             rules,
             audiences: vec!["trusted".to_owned()],
             keys: Arc::new(IssuerKeys::new(ISSUER, PlainHttp::Refused, provider.clone())),
-            claims: ClaimPointers { roles: Some("/groups".to_owned()), tenant: None },
+            claims: ClaimPointers { roles: Some("/groups".to_owned()), ..ClaimPointers::default() },
             roles: roles.map(|(name, role)| (name.to_owned(), role)).into_iter().collect(),
             permit: None,
-            quota: None,
-            max_in_flight: None,
+            limit: CallerLimit::default(),
+            quotas: Vec::new(),
+            introspector: None,
         };
         let resources = Arc::new(ResourceDirectory::new(setup.public, vec![ISSUER.to_owned()], ScopeSet::default()));
         let implies = ScopeImplications::new(std::iter::empty());

@@ -1,28 +1,40 @@
 //! Access tokens from outside: an issuer whose keys a test holds, forged tokens beside good ones, and the server's own
 //! journal as the witness of what got through.
 
+mod careless;
+mod introspection;
+mod step_up;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use http::HeaderValue;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tsugi_auth::endpoint::PlainHttp;
 use tsugi_auth::jose::algorithm::SigningAlgorithm;
 use tsugi_auth::scope::{ScopeImplications, ScopeSet};
+use tsugi_auth::secret::SecretText;
 use tsugi_auth::token::TokenRules;
 use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
 use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
+use tsugi_gateway::guard::caller_access::ServerTenants;
 use tsugi_gateway::guard::oauth::document_fetch::{DocumentFailure, DocumentFetch, DocumentKind, FetchedDocument};
+use tsugi_gateway::guard::oauth::introspector::{IntrospectionMode, IntrospectionTerms, TokenIntrospector};
 use tsugi_gateway::guard::oauth::issuer_keys::IssuerKeys;
 use tsugi_gateway::guard::oauth::resource::ResourceDirectory;
-use tsugi_gateway::guard::oauth::verifier::{AdminNeeds, ClaimPointers, OAuthVerifier, TokenIssuer};
+use tsugi_gateway::guard::oauth::scope_rules::ScopeRules;
+use tsugi_gateway::guard::oauth::verifier::{
+    AdminNeeds, CallerLimit, ClaimPointers, OAuthVerifier, QuotaRule, TokenIssuer,
+};
 use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_gateway::guard::quota::CallQuota;
 use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, HubConfig};
+use tsugi_protocol::answer::identity::TenantName;
 use tsugi_protocol::answer::{Answer, Call, Reply};
 use tsugi_protocol::mcp::Method;
 use tsugi_testkit::token_forge::{ForgeKey, encode, key_set};
@@ -40,6 +52,9 @@ struct IssuerSite {
     documents: Mutex<HashMap<String, String>>,
     asked: Mutex<Vec<String>>,
     is_down: Mutex<bool>,
+    /// What introspection answers, by token, and the tokens that it was asked about.
+    answers: Mutex<HashMap<String, (u16, String)>>,
+    introspected: Mutex<Vec<(String, String)>>,
 }
 
 impl IssuerSite {
@@ -49,7 +64,9 @@ impl IssuerSite {
             Some((host, path)) => (format!("https://{host}"), format!("/{path}")),
             None => (issuer.to_owned(), String::new()),
         };
-        let metadata = json!({"issuer": issuer, "jwks_uri": format!("{issuer}/keys")});
+        let endpoint = format!("{issuer}/introspect");
+        let metadata =
+            json!({"issuer": issuer, "jwks_uri": format!("{issuer}/keys"), "introspection_endpoint": endpoint});
         let mut documents = self.documents.lock();
         documents.insert(format!("{host}/.well-known/oauth-authorization-server{path}"), metadata.to_string());
         documents.insert(format!("{issuer}/keys"), key_set(keys.iter().copied()).to_string());
@@ -58,6 +75,16 @@ impl IssuerSite {
     /// How often the keys of an issuer were fetched.
     fn key_fetches(&self, issuer: &str) -> usize {
         self.asked.lock().iter().filter(|address| **address == format!("{issuer}/keys")).count()
+    }
+
+    /// How often the issuer was asked about a token.
+    fn questions(&self, token: &str) -> usize {
+        self.introspected.lock().iter().filter(|(_, asked)| asked == token).count()
+    }
+
+    /// Lets introspection answer this about a token.
+    fn answer(&self, token: &str, status: u16, answer: &Value) {
+        self.answers.lock().insert(token.to_owned(), (status, answer.to_string()));
     }
 
     fn set_down(&self, is_down: bool) {
@@ -81,6 +108,30 @@ impl DocumentFetch for IssuerSite {
         }
         .boxed()
     }
+
+    fn introspect<'a>(
+        &'a self,
+        address: &'a str,
+        token: &'a str,
+        authorization: &'a HeaderValue,
+    ) -> BoxFuture<'a, Result<FetchedDocument, DocumentFailure>> {
+        self.introspected.lock().push((address.to_owned(), token.to_owned()));
+        assert!(authorization.is_sensitive(), "it must not be printed");
+        let inactive = || (200, json!({"active": false}).to_string());
+        let (status, body) = match authorization == "Basic Z2F0ZXdheTpzM2NyZXQ=" {
+            true => self.answers.lock().get(token).cloned().unwrap_or_else(inactive),
+            false => (401, json!({"error": "invalid_client"}).to_string()),
+        };
+        let answer = match *self.is_down.lock() {
+            true => Err(DocumentFailure { status: None, reason: "down".to_owned() }),
+            false => Ok(FetchedDocument { status, body: body.into(), max_age: None }),
+        };
+        async move {
+            tokio::task::yield_now().await;
+            answer
+        }
+        .boxed()
+    }
 }
 
 /// The calls that reached a server: its name, the tool, and the caller.
@@ -93,7 +144,8 @@ fn server(name: &'static str, journal: Journal) -> Arc<dyn Answer> {
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}}
         })),
         Method::ToolsList => complete(json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "public", "tools": [
-            {"name": "echo", "inputSchema": {"type": "object"}}
+            {"name": "echo", "inputSchema": {"type": "object"}},
+            {"name": "write", "inputSchema": {"type": "object"}}
         ]})),
         Method::ToolsCall => {
             let tool = call.subject().as_deref().unwrap_or_default().to_owned();
@@ -124,6 +176,22 @@ struct Setup {
     is_down: bool,
     /// Whether this machine is a proxy that says where its clients are.
     is_proxied: bool,
+    rules: Vec<(&'static str, &'static str)>,
+    introspection: Option<IntrospectionMode>,
+    tenants: Vec<(&'static str, &'static str)>,
+}
+
+/// How the issuer `corp` is asked about tokens. Answers are used for a moment only, so that a test need not wait.
+fn introspector(mode: IntrospectionMode, rules: TokenRules, site: &Arc<IssuerSite>) -> Arc<TokenIntrospector> {
+    let terms = IntrospectionTerms {
+        mode,
+        endpoint: None,
+        client_id: "gateway".to_owned(),
+        client_secret: SecretText::new("s3cret"),
+        prefix: None,
+        fresh: Duration::from_millis(200),
+    };
+    TokenIntrospector::new(terms, rules, PlainHttp::Refused, site.clone())
 }
 
 fn issuer(name: &str, issuer: &str, site: &Arc<IssuerSite>, quota: Option<CallQuota>) -> TokenIssuer {
@@ -134,11 +202,19 @@ fn issuer(name: &str, issuer: &str, site: &Arc<IssuerSite>, quota: Option<CallQu
         rules,
         audiences: vec!["api://listed".to_owned()],
         keys: Arc::new(IssuerKeys::new(issuer, PlainHttp::Refused, site.clone())),
-        claims: ClaimPointers { roles: Some("/realm/roles".to_owned()), tenant: Some("/org".to_owned()) },
+        claims: ClaimPointers {
+            roles: Some("/realm/roles".to_owned()),
+            tenant: Some("/org".to_owned()),
+            quota: Some("/plan".to_owned()),
+        },
         roles: roles.map(|(name, role)| (name.to_owned(), role)).into_iter().collect::<BTreeMap<_, _>>(),
         permit: None,
-        quota,
-        max_in_flight: None,
+        limit: CallerLimit { quota, max_in_flight: None },
+        quotas: vec![QuotaRule {
+            value: "gold".to_owned(),
+            limit: CallerLimit { quota: Some(CallQuota::per_minute(3)), max_in_flight: None },
+        }],
+        introspector: None,
     }
 }
 
@@ -147,9 +223,12 @@ impl World {
         let (site, key) = (Arc::new(IssuerSite::default()), ForgeKey::es256("k1"));
         site.publish(ISSUER, &[&key]);
         site.set_down(setup.is_down);
-        let issuers = vec![issuer("corp", ISSUER, &site, setup.quota), issuer("other", OTHER_ISSUER, &site, None)];
+        let mut issuers = vec![issuer("corp", ISSUER, &site, setup.quota), issuer("other", OTHER_ISSUER, &site, None)];
+        issuers[0].introspector = setup.introspection.map(|mode| introspector(mode, issuers[0].rules.clone(), &site));
         let names = vec![ISSUER.to_owned(), OTHER_ISSUER.to_owned()];
-        let resources = Arc::new(ResourceDirectory::new(PUBLIC, names, ScopeSet::parse(setup.base)));
+        let rules = ScopeRules::new(setup.rules.iter().map(|(pattern, scopes)| (*pattern, ScopeSet::parse(scopes))));
+        let resources = ResourceDirectory::new(PUBLIC, names, ScopeSet::parse(setup.base)).with_rules(rules.unwrap());
+        let resources = Arc::new(resources);
         let implies = setup.implies.iter().map(|(scope, list)| ((*scope).to_owned(), ScopeSet::parse(list)));
         let verifier =
             OAuthVerifier::new(issuers, resources.clone(), ScopeImplications::new(implies), setup.admin_needs);
@@ -163,7 +242,11 @@ impl World {
             let target = ConnectTarget::InProcess(server(name, journal.clone()));
             manager.register(ServerConfig::new(name, target)).unwrap().ready(Duration::from_secs(60)).await.unwrap();
         }
-        let hub = Hub::new(manager.clone(), HubConfig::default(), Arc::new(guard));
+        let tenants = setup.tenants.iter().map(|(server, tenant)| {
+            ((*server).to_owned(), std::collections::BTreeSet::from([TenantName::new(*tenant)]))
+        });
+        let hub_config = HubConfig { tenants: ServerTenants::new(tenants), ..HubConfig::default() };
+        let hub = Hub::new(manager.clone(), hub_config, Arc::new(guard));
         let handle = Gateway::serve(config, Arc::new(hub)).await.unwrap();
         Self { client: Client::of(&handle), site, key, journal, _manager: manager, handle }
     }

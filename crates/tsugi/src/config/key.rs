@@ -11,9 +11,9 @@ pub(crate) mod value;
 use std::ops::Deref;
 
 use super::settings::{
-    admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, certificate, egress, gateway, issuer,
-    issuer_claims, limits, listener_tls, options, outbound, pin, pool, previous_key, retry, root, sandbox, scopes,
-    server, server_tls, sign_in, tool, validate,
+    admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, certificate, egress, gateway, introspection,
+    issuer, issuer_claims, limits, listener_tls, options, outbound, pin, pool, previous_key, quota_rule, retry, root,
+    sandbox, scope_rule, scopes, server, server_tls, sign_in, tool, validate,
 };
 use shape::SchemaShape;
 use value::ValueType;
@@ -90,7 +90,10 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &issuer::TABLE,
     &issuer_claims::TABLE,
     &sign_in::TABLE,
+    &quota_rule::TABLE,
+    &introspection::TABLE,
     &scopes::TABLE,
+    &scope_rule::TABLE,
     &admin_needs::TABLE,
     &limits::TABLE,
     &admin::TABLE,

@@ -32,8 +32,10 @@ pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, pr
 pub(crate) use login::SignInSettings;
 pub(in crate::config) use login::sign_in;
 pub(in crate::config) use network::{egress, outbound};
-pub(crate) use oauth::{AdminNeedSettings, IssuerSettings, OAuthSettings};
-pub(in crate::config) use oauth::{admin_needs, issuer, issuer_claims, scopes};
+pub(crate) use oauth::{
+    AdminNeedSettings, IntrospectionSettings, IssuerSettings, OAuthSettings, QuotaRuleSettings, ScopeRuleSettings,
+};
+pub(in crate::config) use oauth::{admin_needs, introspection, issuer, issuer_claims, quota_rule, scope_rule, scopes};
 pub(in crate::config) use pinning::pin;
 pub(crate) use policy::CacheSettings;
 pub(in crate::config) use policy::{breaker, cache, pool, retry, sandbox, validate};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::HeaderValue;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 use tsugi_protocol::answer::{CallFailure, Caller, Fault, FaultCode, InputRelease, InputRequired, Outcome, ReplyEvent};
@@ -17,6 +18,7 @@ use tsugi_protocol::rpc::{RequestId, ResponsePayload, RpcError, RpcNotification,
 
 use super::session::LegacySession;
 use crate::face::running_call::{CancelSwitch, RpcResponseBody, RunningCall, TurnOutput};
+use crate::guard::oauth::scope_challenge;
 use tsugi_protocol::era::{notification, round_trip, to_legacy};
 
 /// A request being answered. Dropping it cancels the call.
@@ -145,7 +147,13 @@ impl LegacyTurn {
                 self.conversation.done(&self.request);
                 RpcResponseBody::Result(self.request.id.clone(), to_legacy::result(complete, method, version))
             }
-            Outcome::Failed(failure) => RpcResponseBody::Whole(self.error(failure).response(Some(&self.request.id))),
+            Outcome::Failed(failure) => {
+                let response = self.error(failure).response(Some(&self.request.id));
+                match challenge_of(failure) {
+                    Some(challenge) => RpcResponseBody::Refused(response, challenge),
+                    None => RpcResponseBody::Whole(response),
+                }
+            }
             Outcome::InputRequired(_) => unreachable!("questions are asked before a response is written"),
         };
         self.end();
@@ -286,6 +294,13 @@ impl OpenQuestions {
             self.waiting.pop_front();
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+fn challenge_of(failure: &CallFailure) -> Option<HeaderValue> {
+    match failure {
+        CallFailure::Fault(fault) => scope_challenge::header_of(fault),
+        CallFailure::Upstream(_) => None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tsugi_protocol::answer::{self, Caller, FaultCode};
 use tsugi_protocol::mcp::{Method, ProtocolVersion};
@@ -93,11 +94,20 @@ pub(super) async fn answer(
     session: Arc<ClientSession>,
     received: MessageEffect,
 ) -> Response<ResponseBody> {
-    let turn = match received {
+    let mut turn = match received {
         MessageEffect::Nothing => return http::empty(StatusCode::ACCEPTED),
         MessageEffect::Answered(response) => return http::json(StatusCode::OK, ResponseBody::one(response)),
         MessageEffect::Turn(turn) => turn,
     };
+    // A refusal for want of scope is there at once, and its status must not be that of a stream.
+    let early =
+        if face_request.gateway.guard().scoped_resources().is_some() { turn.next().now_or_never() } else { None };
+    match early {
+        Some(TurnOutput::Response(response)) => return response.into_response(),
+        Some(TurnOutput::Silence) => return http::empty(StatusCode::ACCEPTED),
+        Some(TurnOutput::Message(message)) => return stream(*face_request, session, vec![*turn], Some(message)),
+        None => {}
+    }
     // Some clients ask for a stream first and for JSON second.
     if http::prefers_events(&face_request.parts.headers) {
         return stream(*face_request, session, vec![*turn], None);
@@ -107,7 +117,7 @@ pub(super) async fn answer(
     match first(&mut kept, session.conversation.version(), patience, face_request.gateway.alarm()).await {
         FirstOutput::Said(TurnOutput::Response(response)) => {
             kept.turn = None;
-            http::json(StatusCode::OK, response.into_body())
+            response.into_response()
         }
         FirstOutput::Said(TurnOutput::Silence) => {
             kept.turn = None;

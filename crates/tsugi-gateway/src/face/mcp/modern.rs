@@ -187,6 +187,7 @@ fn done(id: &RequestId, method: &Method, outcome: &Outcome) -> Response<Response
             let mut response = fault::rpc_error(status, Some(id), &error);
             if let Outcome::Failed(CallFailure::Fault(fault)) = outcome {
                 fault::set_retry_after(&mut response, fault.retry_after_ms);
+                fault::set_challenge(&mut response, fault);
             }
             response
         }

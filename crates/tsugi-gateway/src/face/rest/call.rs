@@ -136,7 +136,7 @@ impl RestCall {
         if self.responses.is_some() || self.state.is_some() {
             call = call.retry_with(self.responses.as_ref(), self.state.as_deref());
         }
-        let answer = face_request.gateway.rate_limited(found.answer);
+        let answer = face_request.gateway.at_root(face_request.gateway.rate_limited(found.answer));
         match RunningCall::start(&*answer, call).outcome().await {
             Outcome::Complete(complete) => result(&complete.body, form),
             Outcome::InputRequired(input) => RestOutcome::Failed(questions(&input, self.answer_at)),
@@ -177,6 +177,7 @@ fn tool_error(body: &JsonObject) -> RestFault {
         message: tool::result::failure(body),
         details: Some(details),
         retry_after: None,
+        challenge: None,
     }
 }
 

@@ -1,7 +1,9 @@
 //! Fetching a document of an issuer, without knowing over which connection.
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use http::HeaderValue;
 
 /// What is fetched. Each kind has its own limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,4 +37,16 @@ pub trait DocumentFetch: Send + Sync {
         address: &'a str,
         kind: DocumentKind,
     ) -> BoxFuture<'a, Result<FetchedDocument, DocumentFailure>>;
+
+    /// Asks an issuer about a token (RFC 7662 §2.1), as the client with these credentials. Without an implementation no
+    /// issuer can be asked.
+    fn introspect<'a>(
+        &'a self,
+        _address: &'a str,
+        _token: &'a str,
+        _authorization: &'a HeaderValue,
+    ) -> BoxFuture<'a, Result<FetchedDocument, DocumentFailure>> {
+        let failure = DocumentFailure { status: None, reason: "no issuer can be asked about tokens here".to_owned() };
+        std::future::ready(Err(failure)).boxed()
+    }
 }

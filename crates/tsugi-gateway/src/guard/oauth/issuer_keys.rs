@@ -47,9 +47,9 @@ impl KeyState {
 
 type RunningFetch = Shared<BoxFuture<'static, ()>>;
 
-/// Why the keys of a fetch cannot be used.
+/// Why the documents of an issuer cannot be used.
 #[derive(Debug, thiserror::Error)]
-enum KeyFetchFailure {
+pub(super) enum KeyFetchFailure {
     #[error(transparent)]
     Document(#[from] DocumentFailure),
     #[error("the answer has the status {0}")]
@@ -174,20 +174,28 @@ impl IssuerKeys {
         Ok((set, document.max_age))
     }
 
-    /// Asks the addresses of the issuer's metadata in the order that MCP gives. Only "not here" leads to the next one.
     async fn find_key_set(&self) -> Result<String, KeyFetchFailure> {
-        let addresses = discovery_addresses(&self.issuer, self.plain).ok_or(KeyFetchFailure::NotAnAddress)?;
-        for address in addresses {
-            let document = match self.fetch.get(address.as_str(), DocumentKind::Metadata).await {
-                Ok(document) if is_absent(document.status) => continue,
-                Err(failure) if failure.status.is_some_and(is_absent) => continue,
-                answer => expect_success(answer?)?,
-            };
-            let metadata = IssuerMetadata::parse(&document.body, &self.issuer, self.plain)?;
-            return metadata.key_set.map(String::from).ok_or(KeyFetchFailure::NoKeySet);
-        }
-        Err(KeyFetchFailure::NoMetadata)
+        let metadata = find_metadata(&self.issuer, self.plain, &*self.fetch).await?;
+        metadata.key_set.map(String::from).ok_or(KeyFetchFailure::NoKeySet)
     }
+}
+
+/// Asks the addresses of an issuer's metadata in the order that MCP gives. Only "not here" leads to the next one.
+pub(super) async fn find_metadata(
+    issuer: &str,
+    plain: PlainHttp,
+    fetch: &dyn DocumentFetch,
+) -> Result<IssuerMetadata, KeyFetchFailure> {
+    let addresses = discovery_addresses(issuer, plain).ok_or(KeyFetchFailure::NotAnAddress)?;
+    for address in addresses {
+        let document = match fetch.get(address.as_str(), DocumentKind::Metadata).await {
+            Ok(document) if is_absent(document.status) => continue,
+            Err(failure) if failure.status.is_some_and(is_absent) => continue,
+            answer => expect_success(answer?)?,
+        };
+        return Ok(IssuerMetadata::parse(&document.body, issuer, plain)?);
+    }
+    Err(KeyFetchFailure::NoMetadata)
 }
 
 fn is_absent(status: u16) -> bool {

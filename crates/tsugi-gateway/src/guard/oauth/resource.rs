@@ -14,6 +14,8 @@ use tsugi_auth::challenge::{BearerChallenge, ChallengeError};
 use tsugi_auth::resource_metadata::{ResourceMetadata, WELL_KNOWN};
 use tsugi_auth::scope::ScopeSet;
 
+use super::scope_rules::{ScopeRules, ScopeSubject};
+use crate::guard::authority::Authority;
 use crate::guard::refusal::HttpRefusal;
 
 /// What may stand in a segment of a path as it is (RFC 3986 §2.3).
@@ -27,6 +29,8 @@ pub struct ResourceDirectory {
     issuers: Vec<String>,
     /// What every request needs, and what clients ask for at first.
     base: ScopeSet,
+    /// What some calls need besides.
+    rules: ScopeRules,
 }
 
 /// One address that tokens are issued for.
@@ -52,7 +56,39 @@ pub struct ChallengeReason {
 impl ResourceDirectory {
     /// The resources below `public_url`, whose tokens come from these issuers.
     pub fn new(public_url: &str, issuers: Vec<String>, base: ScopeSet) -> Self {
-        Self { public_url: public_url.trim_end_matches('/').to_owned(), issuers, base }
+        let public_url = public_url.trim_end_matches('/').to_owned();
+        Self { public_url, issuers, base, rules: ScopeRules::default() }
+    }
+
+    /// The same resources, where some calls need more than the base scopes.
+    pub fn with_rules(mut self, rules: ScopeRules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    pub(crate) fn rules(&self) -> &ScopeRules {
+        &self.rules
+    }
+
+    /// Everything that a call of a tool needs, if the caller's token lacks some of it. Keys have no scopes and lack none.
+    pub fn missing_scopes_of_tool(&self, authority: &Authority, server: &str, tool: &str) -> Option<ScopeSet> {
+        self.missing_scopes(authority, server, ScopeSubject::Name(tool))
+    }
+
+    /// Everything that a call needs, if the caller's token lacks some of it.
+    pub(crate) fn missing_scopes(
+        &self,
+        authority: &Authority,
+        server: &str,
+        subject: ScopeSubject<'_>,
+    ) -> Option<ScopeSet> {
+        let granted = authority.scopes()?;
+        let needed = self.rules.missing(server, subject, |scope| granted.contains(scope))?;
+        Some(needed.union(&self.base))
+    }
+
+    pub(crate) fn issuers(&self) -> &[String] {
+        &self.issuers
     }
 
     pub fn base(&self) -> &ScopeSet {

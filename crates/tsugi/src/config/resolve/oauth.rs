@@ -8,13 +8,15 @@ use tsugi_auth::jose::algorithm::SigningAlgorithm;
 use tsugi_auth::scope::is_scope;
 use tsugi_auth::token::MAX_SKEW;
 use tsugi_gateway::guard::api_key::KeyRole;
+use tsugi_gateway::guard::oauth::introspector::LONGEST_FRESH;
 
-use super::gateway::required;
+use super::gateway::{read_secret, required};
 use super::reader::{SettingsReader, SettingsSection};
 use super::sign_in;
 use crate::config::document::ConfigNode;
 use crate::config::settings::{
-    AdminNeedSettings, IssuerSettings, OAuthSettings, ToolFilter, admin_needs, auth, issuer, issuer_claims, scopes,
+    AdminNeedSettings, IntrospectionSettings, IssuerSettings, OAuthSettings, QuotaRuleSettings, ScopeRuleSettings,
+    ToolFilter, admin_needs, auth, introspection, issuer, issuer_claims, quota_rule, scope_rule, scopes,
 };
 
 /// Reads what `gateway.auth` says about OAuth.
@@ -25,10 +27,12 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_
     if let (Some(node), Some(wrong)) = (scope.get(&scopes::BASE), base_scopes.iter().find(|name| !is_scope(name))) {
         reader.problem(node, format!("`{wrong}` is not a scope: scopes are printable ASCII without spaces and quotes"));
     }
+    let scope_rules = scope.get(&scopes::RULES).map(|node| read_rules(reader, node)).unwrap_or_default();
     let implied = scope.get(&scopes::IMPLIES).map(|node| texts(reader, "implies", node)).unwrap_or_default();
     OAuthSettings {
         issuers,
         base_scopes,
+        scope_rules,
         implied_scopes: implied,
         admin_needs: match section.get(&auth::ADMIN_NEEDS) {
             Some(node) => {
@@ -59,6 +63,15 @@ fn read_issuers(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Vec<Issue
     };
     let issuers = items.iter().filter_map(|item| read_issuer(reader, item)).collect();
     reader.reject_duplicates(node, "issuer");
+    let issuers: Vec<IssuerSettings> = issuers;
+    let unmarked =
+        issuers.iter().filter_map(|issuer| issuer.introspection.as_ref()).filter(|asked| asked.prefix.is_none());
+    if unmarked.count() > 1 {
+        reader.problem(
+            node,
+            "of several issuers with `introspection`, all but one need a `prefix`: a token is shown to one issuer only",
+        );
+    }
     issuers
 }
 
@@ -97,6 +110,7 @@ fn read_issuer(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Iss
         found
     };
     let (roles_claim, tenant_claim) = (pointer(&issuer_claims::ROLES), pointer(&issuer_claims::TENANT));
+    let quota_claim = pointer(&issuer_claims::QUOTA);
     let roles = section.get(&issuer::ROLES).map(|node| read_roles(reader, node)).unwrap_or_default();
     if !roles.is_empty() && roles_claim.is_none() {
         reader.problem(node, "`roles` needs `claims.roles`, which says where the tokens have them");
@@ -107,6 +121,11 @@ fn read_issuer(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Iss
     {
         reader.problem(node, "`signIn` lets no one in: it needs `roles`, or `signIn.defaultRole`");
     }
+    let quotas = section.get(&issuer::QUOTAS).map(|node| read_quotas(reader, node)).unwrap_or_default();
+    if !quotas.is_empty() && quota_claim.is_none() {
+        reader.problem(node, "`quotas` needs `claims.quota`, which says where the tokens have its values");
+    }
+    let introspection = section.get(&issuer::INTROSPECTION).and_then(|node| read_introspection(reader, node, plain));
     Some(IssuerSettings {
         sign_in,
         audiences: reader.list_or_default(&section, &issuer::AUDIENCES),
@@ -114,6 +133,9 @@ fn read_issuer(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Iss
         skew,
         roles_claim,
         tenant_claim,
+        quota_claim,
+        quotas,
+        introspection,
         roles,
         filter: ToolFilter {
             allow: reader.list_or_default(&section, &issuer::ALLOW),
@@ -125,6 +147,90 @@ fn read_issuer(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<Iss
         name: name?,
         issuer: address?,
     })
+}
+
+/// Which tokens the issuer is asked about, and as whom.
+fn read_introspection(
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    plain: PlainHttp,
+) -> Option<IntrospectionSettings> {
+    let section = SettingsSection::open(reader, Some(node), &introspection::TABLE);
+    node.entries()?;
+    let mode = section.get(&introspection::MODE).and_then(|node| reader.text(node)).map(|text| text.expose());
+    if let Some(mode) = mode.as_deref().filter(|mode| !matches!(*mode, "opaque" | "always")) {
+        reader.problem(node, format!("`{mode}` is not a `mode`: known are `opaque` and `always`"));
+    }
+    let client_id = required(reader, node, &section, &introspection::CLIENT_ID);
+    let client_secret = section.get(&introspection::CLIENT_SECRET).and_then(|node| read_secret(reader, node));
+    if section.get(&introspection::CLIENT_SECRET).is_none() {
+        reader.problem(node, "`clientSecret` is missing here");
+    }
+    let endpoint: Option<String> = reader.optional(&section, &introspection::ENDPOINT);
+    if endpoint.as_ref().is_some_and(|address| parse_endpoint(address, plain).is_none()) {
+        reader.problem(node, "`endpoint` must be an https address");
+    }
+    let prefix: Option<String> = reader.optional(&section, &introspection::PREFIX);
+    if prefix.as_ref().is_some_and(|prefix| prefix.is_empty() || prefix.starts_with("tsugi_")) {
+        reader.problem(node, "`prefix` must not be empty, nor the one of our own keys");
+    }
+    let cache = reader.or_default(&section, &introspection::CACHE);
+    if cache > LONGEST_FRESH {
+        reader.problem(node, "`cache` can be at most 30s");
+    }
+    Some(IntrospectionSettings {
+        asks_always: mode.as_deref() == Some("always"),
+        endpoint,
+        prefix,
+        cache,
+        client_id: client_id?,
+        client_secret: client_secret?,
+    })
+}
+
+fn read_quotas(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Vec<QuotaRuleSettings> {
+    read_list(reader, "quotas", node, |reader, node| {
+        let section = SettingsSection::open(reader, Some(node), &quota_rule::TABLE);
+        node.entries()?;
+        Some(QuotaRuleSettings {
+            per_minute: reader.optional(&section, &quota_rule::PER_MINUTE),
+            max_in_flight: reader.optional(&section, &quota_rule::MAX_IN_FLIGHT),
+            value: required(reader, node, &section, &quota_rule::VALUE)?,
+        })
+    })
+}
+
+fn read_rules(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Vec<ScopeRuleSettings> {
+    read_list(reader, "rules", node, |reader, node| {
+        let section = SettingsSection::open(reader, Some(node), &scope_rule::TABLE);
+        node.entries()?;
+        let scopes = reader.list_or_default(&section, &scope_rule::SCOPES);
+        if let Some(wrong) = scopes.iter().find(|name| !is_scope(name)) {
+            reader.problem(
+                node,
+                format!("`{wrong}` is not a scope: scopes are printable ASCII without spaces and quotes"),
+            );
+        }
+        let patterns = reader.optional_list(&section, &scope_rule::MATCH).unwrap_or_default();
+        // A rule that says nothing looks like protection and is none.
+        if patterns.is_empty() || scopes.is_empty() {
+            reader.problem(node, "a rule needs `match` and `scopes`");
+        }
+        Some(ScopeRuleSettings { patterns, scopes })
+    })
+}
+
+fn read_list<T>(
+    reader: &mut SettingsReader<'_>,
+    name: &str,
+    node: &ConfigNode,
+    mut read: impl FnMut(&mut SettingsReader<'_>, &ConfigNode) -> Option<T>,
+) -> Vec<T> {
+    let Some(items) = node.items() else {
+        reader.problem(node, format!("`{name}` must be a list, but this is {}", node.kind()));
+        return Vec::new();
+    };
+    items.iter().filter_map(|item| read(reader, item)).collect()
 }
 
 fn read_roles(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> BTreeMap<String, KeyRole> {
