@@ -128,6 +128,8 @@ pub(crate) enum CliCommand {
     Restart(command::restart::RestartArgs),
     /// Create, list and revoke the API keys of callers
     Key(command::key::KeyArgs),
+    /// Explain why a token or key is accepted or refused
+    Auth(command::auth::AuthArgs),
     /// Verify and read the audit log
     Audit(command::audit::AuditArgs),
     /// List tools, optionally in the format of a model provider
@@ -194,6 +196,7 @@ impl CliCommand {
             CliCommand::Logs(args) => args.json,
             CliCommand::Restart(args) => args.json,
             CliCommand::Key(args) => args.json,
+            CliCommand::Auth(args) => args.json,
             CliCommand::Audit(args) => args.json,
             CliCommand::Pm(args) => args.json,
             CliCommand::Add(args) => args.json,

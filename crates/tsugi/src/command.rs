@@ -2,6 +2,7 @@
 
 pub(crate) mod add;
 pub(crate) mod audit;
+pub(crate) mod auth;
 pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod check;
@@ -46,6 +47,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Restart(args) => restart::run(app, &args).await,
         CliCommand::Key(args) => key::run(app, &args),
         CliCommand::Audit(args) => audit::run(app, &args),
+        CliCommand::Auth(args) => auth::run(app, &args).await,
         CliCommand::Tools(args) => tools::run(app, &args).await,
         CliCommand::Call(args) => call::run(app, args).await,
         CliCommand::Batch(args) => batch::run(app, &args).await,

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 use tsugi_auth::challenge::ChallengeError;
+use tsugi_auth::jose::key_set::KeySet;
 use tsugi_auth::key_cache::KeyDecision;
 use tsugi_auth::scope::{ScopeImplications, ScopeSet};
 use tsugi_auth::token::{MAX_SKEW, TokenClaims, TokenRefusal, TokenRules, UnverifiedToken, VerifiedToken};
@@ -128,10 +129,10 @@ impl OAuthVerifier {
 
     /// Whether and why a token opens an address: what a request with it would get, without a request.
     pub async fn explain(&self, secret: &str, path: &str) -> Result<Arc<Authority>, TokenDenial> {
-        let asked = TokenRequest { secret, digest: SecretDigest::of(secret), path, era: None };
+        let asked = TokenPresentation { secret, digest: SecretDigest::of(secret), path, era: None };
         match self.find_issuer(secret)? {
-            TokenKind::Signed(token, issuer) => self.verify_signed(token, issuer, asked).await,
-            TokenKind::Opaque(issuer) => self.verify_opaque(issuer, asked).await,
+            TokenForm::Signed(token, issuer) => self.verify_signed(token, issuer, asked).await,
+            TokenForm::Opaque(issuer) => self.verify_opaque(issuer, asked).await,
         }
     }
 
@@ -150,7 +151,7 @@ impl OAuthVerifier {
     }
 
     /// The audience and the scopes of a token depend on the request, so they are compared with each one.
-    fn admit(&self, cached: &CachedToken, asked: TokenRequest<'_>) -> Result<Arc<Authority>, TokenDenial> {
+    fn admit(&self, cached: &CachedToken, asked: TokenPresentation<'_>) -> Result<Arc<Authority>, TokenDenial> {
         let (issuer, path) = (&self.issuers[cached.issuer], ResourcePath::of(asked.path));
         let is_ours = |audience: &str| {
             self.resources.accepts(audience, path) || issuer.audiences.iter().any(|ours| ours == audience)
@@ -172,23 +173,23 @@ impl OAuthVerifier {
 
     /// Keeps a verified token for the requests that follow. One for another address or with too few scopes is good, too,
     /// and need not be verified each time.
-    fn keep(&self, cached: CachedToken, asked: TokenRequest<'_>) -> Result<Arc<Authority>, TokenDenial> {
+    fn keep(&self, cached: CachedToken, asked: TokenPresentation<'_>) -> Result<Arc<Authority>, TokenDenial> {
         let cached = Arc::new(cached);
         self.cache.insert(asked.digest, cached.clone());
         self.admit(&cached, asked)
     }
 
     /// What kind of token this is, and which configured issuer it claims to be from.
-    fn find_issuer<'a>(&self, secret: &'a str) -> Result<TokenKind<'a>, TokenDenial> {
+    fn find_issuer<'a>(&self, secret: &'a str) -> Result<TokenForm<'a>, TokenDenial> {
         let refuse = |refusal| TokenDenial::Refused { refusal, issuer: None };
         if !is_signed(secret) {
             // Shown to one issuer only: another one must not learn a token that is not its own.
-            return self.opaque_issuer(secret).map(TokenKind::Opaque).ok_or(refuse(TokenRefusal::NotThreeParts));
+            return self.opaque_issuer(secret).map(TokenForm::Opaque).ok_or(refuse(TokenRefusal::NotThreeParts));
         }
         let token = UnverifiedToken::parse(secret).map_err(refuse)?;
         let issuer = self.issuers.iter().position(|issuer| token.issuer() == Some(issuer.rules.issuer.as_str()));
         let issuer = issuer.ok_or(refuse(TokenRefusal::UnknownIssuer))?;
-        Ok(TokenKind::Signed(token, issuer))
+        Ok(TokenForm::Signed(token, issuer))
     }
 
     /// The issuer that is asked about an opaque token: the one whose prefix it has, else the one without a prefix.
@@ -200,7 +201,7 @@ impl OAuthVerifier {
         by_prefix.or_else(|| self.issuers.iter().position(|issuer| prefix(issuer) == Some(None)))
     }
 
-    async fn verify_opaque(&self, issuer: usize, asked: TokenRequest<'_>) -> Result<Arc<Authority>, TokenDenial> {
+    async fn verify_opaque(&self, issuer: usize, asked: TokenPresentation<'_>) -> Result<Arc<Authority>, TokenDenial> {
         let known = &self.issuers[issuer];
         let Some(introspector) = &known.introspector else { return Err(known.refuse(TokenRefusal::NotThreeParts)) };
         let answered = introspector.introspect(asked.secret, asked.digest).await;
@@ -218,7 +219,7 @@ impl OAuthVerifier {
         &self,
         token: UnverifiedToken<'_>,
         issuer: usize,
-        asked: TokenRequest<'_>,
+        asked: TokenPresentation<'_>,
     ) -> Result<Arc<Authority>, TokenDenial> {
         let known = &self.issuers[issuer];
         let decided = match known.keys.decide(token.key_id()) {
@@ -373,7 +374,7 @@ impl TokenIssuer {
 
 /// What a request brings and asks for.
 #[derive(Clone, Copy)]
-struct TokenRequest<'a> {
+struct TokenPresentation<'a> {
     secret: &'a str,
     digest: SecretDigest,
     path: &'a str,
@@ -381,7 +382,7 @@ struct TokenRequest<'a> {
     era: Option<Era>,
 }
 
-enum TokenKind<'a> {
+enum TokenForm<'a> {
     Signed(UnverifiedToken<'a>, usize),
     Opaque(usize),
 }
@@ -407,13 +408,13 @@ impl CredentialVerifier for OAuthVerifier {
             return CredentialCheck::Ready(Err(in_another_header().report()));
         }
         let asked =
-            TokenRequest { secret, digest: SecretDigest::of(secret), path: parts.uri.path(), era: era_of(parts) };
+            TokenPresentation { secret, digest: SecretDigest::of(secret), path: parts.uri.path(), era: era_of(parts) };
         if let Some(cached) = self.find_cached(asked.digest) {
             return CredentialCheck::Ready(self.admit(&cached, asked).map_err(TokenDenial::report));
         }
         let (token, issuer) = match self.find_issuer(secret) {
-            Ok(TokenKind::Signed(token, issuer)) => (token, issuer),
-            Ok(TokenKind::Opaque(issuer)) => {
+            Ok(TokenForm::Signed(token, issuer)) => (token, issuer),
+            Ok(TokenForm::Opaque(issuer)) => {
                 let waiting = async move { self.verify_opaque(issuer, asked).await.map_err(TokenDenial::report) };
                 return CredentialCheck::Pending(waiting.boxed());
             }
@@ -443,8 +444,8 @@ impl CredentialVerifier for OAuthVerifier {
         async move {
             let (introspector, holds) = match self.find_issuer(secret) {
                 Err(_) => return false,
-                Ok(TokenKind::Opaque(issuer)) => (self.issuers[issuer].introspector.as_ref(), true),
-                Ok(TokenKind::Signed(token, issuer)) => {
+                Ok(TokenForm::Opaque(issuer)) => (self.issuers[issuer].introspector.as_ref(), true),
+                Ok(TokenForm::Signed(token, issuer)) => {
                     let issuer = &self.issuers[issuer];
                     let holds = match issuer.keys.decide(token.key_id()).0 {
                         KeyDecision::Use(keys) => token.verify(&issuer.rules, &keys, seconds_now()).is_ok(),

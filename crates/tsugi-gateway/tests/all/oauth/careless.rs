@@ -98,7 +98,8 @@ async fn careless_gateway(journal: &Journal) -> (Client, Box<dyn Send>) {
 
 #[tokio::test]
 async fn every_attack_opens_a_careless_gateway_and_not_this_one() {
-    let (careless_journal, world) = (Journal::default(), World::new(Setup { is_proxied: true, ..Setup::default() }).await);
+    let (careless_journal, world) =
+        (Journal::default(), World::new(Setup { is_proxied: true, ..Setup::default() }).await);
     let (careless, _running) = careless_gateway(&careless_journal).await;
     for (number, (name, token)) in attacks(&world.key).into_iter().enumerate() {
         let bearer = format!("Bearer {token}");
