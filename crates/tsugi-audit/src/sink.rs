@@ -9,6 +9,8 @@ mod tls;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -59,8 +61,36 @@ pub trait LineSink: Send + 'static {
     fn send<'a>(&'a mut self, lines: &'a [FollowedLine]) -> SinkReply<'a>;
 }
 
+/// How a sink stands.
+#[derive(Debug)]
+pub struct SinkProgress {
+    /// Tells it from other sinks.
+    pub name: String,
+    taken: AtomicU64,
+    lost: AtomicU64,
+    is_up: AtomicBool,
+}
+
+impl SinkProgress {
+    /// The `seq` of the last line that it has taken or refused for good.
+    pub fn position(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Lines that it refused for good since the start.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// False while it takes no lines.
+    pub fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Relaxed)
+    }
+}
+
 /// The task of one sink.
 pub struct SinkTask {
+    progress: Arc<SinkProgress>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -70,8 +100,15 @@ impl SinkTask {
     /// on the disk.
     pub fn spawn(files: AuditFileSet, name: String, sink: impl LineSink) -> Self {
         let stop = CancellationToken::new();
-        let task = tokio::spawn(run(files, name, sink, stop.clone()));
-        Self { stop, task }
+        let position = SinkPosition { path: files.beside(&format!(".{name}.position")) };
+        let taken = AtomicU64::new(position.read());
+        let progress = Arc::new(SinkProgress { name, taken, lost: AtomicU64::new(0), is_up: AtomicBool::new(true) });
+        let task = tokio::spawn(run(files, position, progress.clone(), sink, stop.clone()));
+        Self { progress, stop, task }
+    }
+
+    pub fn progress(&self) -> &Arc<SinkProgress> {
+        &self.progress
     }
 
     /// Sends what is there, for a short time, and ends.
@@ -81,9 +118,15 @@ impl SinkTask {
     }
 }
 
-async fn run(files: AuditFileSet, name: String, mut sink: impl LineSink, stop: CancellationToken) {
-    let position = SinkPosition { path: files.beside(&format!(".{name}.position")) };
-    let mut follower = LineFollower::new(files, position.read());
+async fn run(
+    files: AuditFileSet,
+    position: SinkPosition,
+    progress: Arc<SinkProgress>,
+    mut sink: impl LineSink,
+    stop: CancellationToken,
+) {
+    let name = &*progress.name;
+    let mut follower = LineFollower::new(files, progress.position());
     let mut pause = FIRST_PAUSE;
     let mut is_reported = false;
     loop {
@@ -120,6 +163,8 @@ async fn run(files: AuditFileSet, name: String, mut sink: impl LineSink, stop: C
             Ok(()) => {
                 // After the sink, so that a crash in between sends lines twice and loses none.
                 position.write(follower.seq());
+                progress.taken.store(follower.seq(), Ordering::Relaxed);
+                progress.is_up.store(true, Ordering::Relaxed);
                 pause = FIRST_PAUSE;
                 if std::mem::take(&mut is_reported) {
                     tracing::info!(sink = name, "an audit sink takes lines again");
@@ -129,8 +174,11 @@ async fn run(files: AuditFileSet, name: String, mut sink: impl LineSink, stop: C
                 let (first, last) = (begin + 1, follower.seq());
                 tracing::error!(sink = name, reason, first, last, "an audit sink refused lines for good");
                 position.write(follower.seq());
+                progress.taken.store(last, Ordering::Relaxed);
+                progress.lost.fetch_add(batch.len() as u64, Ordering::Relaxed);
             }
             Err(SinkError::Unavailable { reason, retry_after }) => {
+                progress.is_up.store(false, Ordering::Relaxed);
                 if !std::mem::replace(&mut is_reported, true) {
                     tracing::warn!(sink = name, reason, "an audit sink does not take lines; they wait in the file");
                 }

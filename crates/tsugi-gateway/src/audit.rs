@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use serde_json::Value;
+use tsugi_auth::challenge::ChallengeError;
 use tsugi_protocol::answer::{Call, Caller, Fault, FaultCode, FaultReason, Outcome, Reply, ReplyEvent, ReplySource};
 use tsugi_protocol::mcp::Method;
 
@@ -21,6 +22,23 @@ pub trait AuditTrail: Send + Sync {
 
     /// How the log stands, and its last lines, newest first, for administrators. May block.
     fn look(&self, query: &AuditQuery) -> Result<Value, Fault>;
+
+    /// How the file and each sink stand, for the metrics. A trail without either has nothing to say.
+    fn sinks(&self) -> Vec<AuditSinkStatus> {
+        Vec::new()
+    }
+}
+
+/// How one place stands that lines are written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditSinkStatus {
+    /// `file`, or the name of a sink.
+    pub name: String,
+    pub is_up: bool,
+    /// Lines that wait for it.
+    pub waiting: u64,
+    /// Lines that it will never have, since the start.
+    pub lost: u64,
 }
 
 /// Which lines the dashboard shows.
@@ -73,6 +91,11 @@ pub enum AuditEvent<'a> {
     CredentialRefused {
         address: Option<&'a str>,
     },
+    /// A token of an issuer did not hold, or lacks a scope. These are counted by address, too.
+    TokenRefused {
+        address: Option<&'a str>,
+        error: ChallengeError,
+    },
     /// A person signed in at the dashboard.
     SignedIn {
         caller: &'a Caller,
@@ -103,6 +126,10 @@ pub enum DenialRule {
     Credential,
     /// Which scopes its token has.
     Scope,
+    /// Where a program in a sandbox may connect to.
+    Egress,
+    /// What was agreed to about the tool, which the server has changed since.
+    Pin,
 }
 
 impl DenialRule {
@@ -113,6 +140,8 @@ impl DenialRule {
             DenialRule::Role => "role",
             DenialRule::Credential => "credential",
             DenialRule::Scope => "scope",
+            DenialRule::Egress => "egress",
+            DenialRule::Pin => "pin",
         }
     }
 
@@ -122,6 +151,7 @@ impl DenialRule {
             _ if fault.reason == Some(FaultReason::InsufficientScope) => Some(DenialRule::Scope),
             FaultCode::PermissionDenied => Some(DenialRule::Permit),
             FaultCode::RateLimitExceeded => Some(DenialRule::Quota),
+            FaultCode::ToolChanged => Some(DenialRule::Pin),
             _ => None,
         }
     }

@@ -1,13 +1,14 @@
 //! Access control: every request passes here before any face sees it.
 //!
-//! Order: [`origin`] (is this address ours, may this web page call), then [`credential`], [`api_key`] and
-//! [`sign_in`] (who calls). The result is an [`authority`], which travels with the request. What a caller may see and call
+//! Order: [`origin`] (is this address ours, may this web page call), then [`credential`], [`api_key`], [`sign_in`] and
+//! [`certificate`] (who calls). The result is an [`authority`], which travels with the request. What a caller may see and call
 //! is its [`permit`], asked by the hub, since only the hub knows which server a public name stands for. How many calls a
 //! caller may make is asked where a call begins, since one request may bring many.
 
 pub mod api_key;
 pub mod authority;
 pub mod caller_access;
+pub mod certificate;
 pub(crate) mod cors;
 pub mod credential;
 mod guess_limit;
@@ -37,6 +38,7 @@ use tsugi_protocol::answer::Caller;
 use api_key::{EmptyKeyPolicy, KeyTable};
 use authority::Authority;
 use caller_access::{CallerAccess, ServerTenants};
+use certificate::{CertificateGuard, CertificateRule, PeerCertificate};
 use credential::{CredentialVerifier, CredentialVerifiers};
 use guess_limit::GuessLimiter;
 use oauth::login::{FinishedLogin, LoginService};
@@ -60,6 +62,8 @@ pub struct AccessGuard {
     /// Notified when the keys were replaced or a sign-in ended, so that open connections can be checked again.
     replaced: watch::Sender<()>,
     verifiers: CredentialVerifiers,
+    /// Set where callers are asked for a certificate.
+    certificates: Option<CertificateGuard>,
     /// Set where tokens of an issuer are accepted.
     resources: Option<Arc<ResourceDirectory>>,
     /// Set where people sign in at the dashboard through a provider.
@@ -82,6 +86,7 @@ impl AccessGuard {
             empty,
             replaced: watch::Sender::new(()),
             verifiers: CredentialVerifiers::default(),
+            certificates: config.tls.clone().filter(|_| config.knows_certificates()).map(CertificateGuard::new),
             resources: None,
             logins: None,
             recheck: config.limits.keep_alive,
@@ -107,6 +112,19 @@ impl AccessGuard {
     /// The providers of the dashboard; `None` without any.
     pub(crate) fn logins(&self) -> Option<&LoginService> {
         self.logins.as_deref()
+    }
+
+    /// The same guard, which lets in the holders of certificates that a rule matches and no others.
+    pub fn with_certificate_rules(mut self, rules: Vec<CertificateRule>) -> Self {
+        if let Some(certificates) = &mut self.certificates {
+            certificates.set_rules(rules);
+        }
+        self
+    }
+
+    /// True when a certificate can say who calls.
+    pub fn knows_certificates(&self) -> bool {
+        self.certificates.is_some()
     }
 
     /// True when access tokens of an issuer are accepted, so that no caller needs a key.
@@ -155,8 +173,8 @@ impl AccessGuard {
         Ok(parts.headers.get(ORIGIN).filter(|_| self.origin.is_listed(parts)).cloned())
     }
 
-    /// Finds out who sent a request: by a token, a key, or a sign-in at the dashboard. Without any of them the caller is
-    /// a guest on pages that are open to everyone, and refused elsewhere.
+    /// Finds out who sent a request: by a token, a key, a sign-in at the dashboard, or a certificate, in this order.
+    /// Without any of them the caller is a guest on pages that are open to everyone, and refused elsewhere.
     pub(crate) async fn identify(&self, parts: &Parts, is_open: bool, peer: IpAddr) -> Result<Principal, HttpRefusal> {
         if self.resources.is_some() {
             oauth::resource::expect_one_credential(parts)?;
@@ -166,13 +184,35 @@ impl AccessGuard {
             Err(refusal) => refusal,
         };
         match self.identify_cookie(parts) {
-            Ok(Some(principal)) => Ok(principal),
-            Ok(None) if is_open => Ok(Principal::guest()),
-            Ok(None) => Err(refusal),
+            Ok(Some(principal)) => return Ok(principal),
+            Ok(None) => {}
             // A link on another page leads here. Its reader is a guest, as with a cookie that browsers do not send then.
-            Err(_) if is_open && parts.method.is_safe() => Ok(Principal::guest()),
-            Err(refusal) => Err(refusal),
+            Err(_) if is_open && parts.method.is_safe() => return Ok(Principal::guest()),
+            Err(refusal) => return Err(refusal),
         }
+        match self.identify_certificate(parts) {
+            Some(Ok(principal)) => Ok(principal),
+            _ if is_open => Ok(Principal::guest()),
+            Some(Err(refusal)) => Err(refusal),
+            None => Err(refusal),
+        }
+    }
+
+    /// Whom the certificate of the connection names; `None` without one. A browser shows it with requests of any page, so
+    /// the page must be ours.
+    fn identify_certificate(&self, parts: &Parts) -> Option<Result<Principal, HttpRefusal>> {
+        let certificates = self.certificates.as_ref()?;
+        let peer = parts.extensions.get::<Arc<PeerCertificate>>()?;
+        // A wrong key or token must not fall back to the certificate.
+        if api_key::has_secret(&parts.headers) {
+            return None;
+        }
+        if origin::expect_own(parts).is_err() {
+            let message = "a certificate does not speak for other web pages: send a key or a token";
+            return Some(Err(HttpRefusal::forbidden(message)));
+        }
+        let holder = certificates.identify(peer);
+        Some(holder.map(|(authority, caller)| Principal::of_certificate(authority, caller, peer.clone())))
     }
 
     /// Who signed in at the dashboard. A browser sends the cookie with requests of any page, so the page must be ours.
@@ -213,7 +253,7 @@ impl AccessGuard {
 
     /// True when callers need no credential at all.
     fn admits_anybody(&self) -> bool {
-        self.keys.load().admits_anybody() && !self.verifiers.close_gateway()
+        self.keys.load().admits_anybody() && !self.verifiers.close_gateway() && self.certificates.is_none()
     }
 
     /// True when this gateway may never be without keys: others can reach it, and `--insecure` was not given.
@@ -223,11 +263,14 @@ impl AccessGuard {
 
     /// True when every caller is refused: the last key is gone, and without it everyone could come in.
     pub fn refuses_everyone(&self) -> bool {
-        self.keys.load().is_shut() && !self.accepts_tokens()
+        self.keys.load().is_shut() && !self.accepts_tokens() && !self.knows_certificates()
     }
 
     /// Whether a caller that was let in would be let in now, as the same one. Asking counts as use of a sign-in.
     pub(crate) fn still_admits(&self, principal: &Principal) -> bool {
+        if let (Some(peer), Some(certificates)) = (principal.certificate(), &self.certificates) {
+            return principal.authority().is_current() && certificates.still_trusts(peer);
+        }
         match principal.session() {
             // A sign-in ends by itself, and with its key or its person's rights.
             Some(session) => principal.authority().is_current() && self.sessions.is_alive(&session),

@@ -23,12 +23,13 @@ use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::audit::ClientAddress;
+use crate::audit::{AuditEvent, ClientAddress};
 use crate::config::{GatewayConfig, GatewayLimits};
 use crate::drain::DrainState;
 use crate::gateway::{Gateway, StartError};
+use crate::guard::certificate::PeerCertificate;
 use client_stream::ClientStream;
-use handshake::HandshakeRoom;
+use handshake::{HandshakeError, HandshakeRoom};
 use long_stream::{DetachableSocket, DetachedStream};
 use tsugi_rt::header_timeout::HeaderTimeout;
 use tsugi_rt::wake_filter::FilteredWaker;
@@ -108,27 +109,38 @@ impl ConnectionAcceptor {
         let tasks = self.gateway.tasks();
         match (kind, &self.gateway.config().tls) {
             (ListenerKind::Redirect, _) => tasks.spawn(redirect::serve(self.gateway.clone(), stream, permit)),
-            (ListenerKind::Gateway, None) => tasks.spawn(self.clone().serve(ClientStream::Plain(stream), permit)),
+            (ListenerKind::Gateway, None) => tasks.spawn(self.clone().serve(ClientStream::Plain(stream), None, permit)),
             (ListenerKind::Gateway, Some(tls)) => tasks.spawn(self.clone().secure(tls.clone(), stream, permit)),
         };
     }
 
     /// Shakes hands, and then serves the connection in another task, which has no room for the handshake.
     async fn secure(self: Arc<Self>, tls: Arc<ServerTls>, stream: TcpStream, permit: OwnedSemaphorePermit) {
+        // Not known any more once the handshake has failed.
+        let address = stream.peer_addr().ok();
         let secured = tokio::select! {
             secured = self.handshakes.secure(&tls, stream) => secured,
             () = self.too_late() => return,
         };
         match secured {
-            Ok(stream) => {
+            Ok((stream, certificate)) => {
                 self.gateway.metrics().tls_handshake("ok");
                 let stream = ClientStream::Tls(Box::new(stream));
-                self.gateway.tasks().spawn(self.clone().serve(stream, permit));
+                self.gateway.tasks().spawn(self.clone().serve(stream, certificate.map(Arc::new), permit));
             }
-            Err(error) => {
-                self.gateway.metrics().tls_handshake(error.label());
-                tracing::debug!(%error, "a TLS handshake failed");
-            }
+            Err(error) => self.report_handshake(&error, address),
+        }
+    }
+
+    fn report_handshake(&self, error: &HandshakeError, address: Option<SocketAddr>) {
+        self.gateway.metrics().tls_handshake(error.label());
+        if !error.is_credential() {
+            return tracing::debug!(%error, "a TLS handshake failed");
+        }
+        tracing::info!(target: "tsugi_access", rule = "certificate", %error, "refused a certificate");
+        if let Some(trail) = self.gateway.metrics().audit() {
+            let address = address.map(|address| address.ip().to_string());
+            trail.note(&AuditEvent::CredentialRefused { address: address.as_deref() });
         }
     }
 
@@ -148,7 +160,12 @@ impl ConnectionAcceptor {
         Ok((stream, permit))
     }
 
-    async fn serve(self: Arc<Self>, stream: ClientStream, permit: OwnedSemaphorePermit) {
+    async fn serve(
+        self: Arc<Self>,
+        stream: ClientStream,
+        certificate: Option<Arc<PeerCertificate>>,
+        permit: OwnedSemaphorePermit,
+    ) {
         let gateway = &self.gateway;
         let limits = &gateway.config().limits;
         let clock = HeaderTimeout::start(limits.head_timeout);
@@ -161,6 +178,9 @@ impl ConnectionAcceptor {
         let service = service_fn(|mut request: Request<Incoming>| {
             if let Some(address) = address {
                 request.extensions_mut().insert(ClientAddress(address));
+            }
+            if let Some(certificate) = &certificate {
+                request.extensions_mut().insert(certificate.clone());
             }
             clock.stop();
             is_used.store(true, Ordering::Relaxed);

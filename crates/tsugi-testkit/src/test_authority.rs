@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::string::Ia5String;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod, KeyPair,
-    KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
 };
 use rustls::pki_types::CertificateDer;
 
@@ -48,6 +48,22 @@ impl TestAuthority {
         params.serial_number = Some(SerialNumber::from(serial));
         params.not_before = (end - Duration::from_secs(2 * 86_400)).into();
         params.not_after = end.into();
+        self.sign(params)
+    }
+
+    /// A certificate whose subject has these common names and that has no other names.
+    pub fn leaf_of_subject(&self, names: &[&str]) -> TestLeaf {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        for (number, name) in names.iter().enumerate() {
+            // The second one under the number of the same attribute, which no honest authority writes.
+            let kind = if number == 0 { DnType::CommonName } else { DnType::CustomDnType(vec![2, 5, 4, 3]) };
+            params.distinguished_name.push(kind, *name);
+        }
+        self.sign(params)
+    }
+
+    fn sign(&self, params: CertificateParams) -> TestLeaf {
         let key = KeyPair::generate().expect("a certificate for tests can be made");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate for tests can be made");
         TestLeaf { cert: certificate.pem(), key: key.serialize_pem(), certificate: certificate.der().clone() }

@@ -21,6 +21,24 @@ pub enum ClientAuthMode {
     Required,
 }
 
+/// A part of a certificate that can name its holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameSource {
+    /// The first URI name.
+    Uri,
+    /// The first DNS name.
+    Dns,
+    /// The `CN` of the subject.
+    CommonName,
+    /// The SHA-256 of the public key, which every certificate has.
+    Key,
+}
+
+impl NameSource {
+    /// What names a holder unless the configuration says otherwise.
+    pub const DEFAULT: [NameSource; 3] = [NameSource::Uri, NameSource::Dns, NameSource::Key];
+}
+
 /// Where the authorities of callers' certificates are, and what was revoked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAuthFiles {
@@ -28,6 +46,8 @@ pub struct ClientAuthFiles {
     pub ca: Vec<PathBuf>,
     /// Revocation lists. When there are any, each authority of a chain needs a current one.
     pub crl: Vec<PathBuf>,
+    /// The first of these that a certificate has names its holder.
+    pub names: Vec<NameSource>,
     /// Only SPIFFE identities of this domain are known.
     pub trust_domain: Option<String>,
 }
@@ -36,6 +56,7 @@ pub struct ClientAuthFiles {
 #[derive(Debug)]
 pub(crate) struct ClientTrust {
     pub(crate) verifier: Arc<dyn ClientCertVerifier>,
+    names: Vec<NameSource>,
     trust_domain: Option<String>,
 }
 
@@ -62,7 +83,7 @@ impl ClientTrust {
         }
         let of_all = files.crl.last().or(files.ca.last()).cloned().unwrap_or_default();
         let verifier = builder.build().map_err(|error| unfit(&of_all, error))?;
-        Ok(Self { verifier, trust_domain: files.trust_domain.clone() })
+        Ok(Self { verifier, names: files.names.clone(), trust_domain: files.trust_domain.clone() })
     }
 
     /// Verifies a chain and says who shows it.
@@ -77,7 +98,7 @@ impl ClientTrust {
         let facts = CertificateFacts::read(own).map_err(|_| UntrustedCertificate::Malformed)?;
         let name = match &self.trust_domain {
             Some(domain) => CertificateSubject::of_spiffe(&facts, domain).ok_or(UntrustedCertificate::OtherDomain)?,
-            None => CertificateSubject::of(&facts).ok_or(UntrustedCertificate::NoName)?,
+            None => CertificateSubject::of(&facts, &self.names).ok_or(UntrustedCertificate::NoName)?,
         };
         Ok(CertificateIdentity { name, facts })
     }
@@ -97,7 +118,7 @@ pub enum UntrustedCertificate {
     Rejected(#[from] rustls::Error),
     #[error("the certificate cannot be read")]
     Malformed,
-    #[error("the certificate has a URI name that cannot be an identity")]
+    #[error("the certificate has no name that can be an identity")]
     NoName,
     #[error("the certificate has no single SPIFFE ID of the trust domain")]
     OtherDomain,
@@ -118,20 +139,29 @@ pub struct CertificateIdentity {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CertificateSubject(String);
 
-/// How names of the other two forms begin. A URI of these schemes is refused.
+/// How names of the other forms begin. A URI of these schemes is refused.
 const DNS: &str = "dns:";
+const COMMON: &str = "cn:";
 const KEY: &str = "sha256:";
 /// More is not a name.
 const LONGEST: usize = 512;
 
 impl CertificateSubject {
-    /// The first URI name, else the first DNS name, else the digest of the key.
-    fn of(facts: &CertificateFacts) -> Option<Self> {
-        if let Some(uri) = facts.uri_names.first() {
-            return is_plain_uri(uri).then(|| Self(uri.clone()));
-        }
-        let dns = facts.dns_names.first().map(|name| format!("{DNS}{}", name.to_ascii_lowercase()));
-        Some(Self(dns.unwrap_or_else(|| format!("{KEY}{}", facts.key.to_hex()))))
+    /// The first of the named parts that the certificate has. One that cannot be an identity refuses the certificate: to
+    /// go on to the next part would let an authority's mistake choose another caller.
+    fn of(facts: &CertificateFacts, names: &[NameSource]) -> Option<Self> {
+        let name = names.iter().find_map(|source| match source {
+            NameSource::Uri => facts.uri_names.first().map(|uri| is_plain_uri(uri).then(|| uri.clone())),
+            NameSource::Dns => facts
+                .dns_names
+                .first()
+                .map(|name| is_short(name).then(|| format!("{DNS}{}", name.to_ascii_lowercase()))),
+            NameSource::CommonName => {
+                facts.common_name.as_ref().map(|name| is_plain_text(name).then(|| format!("{COMMON}{name}")))
+            }
+            NameSource::Key => Some(Some(format!("{KEY}{}", facts.key.to_hex()))),
+        });
+        name.flatten().map(Self)
     }
 
     /// The one URI name, if it is a SPIFFE ID of `domain`
@@ -151,14 +181,24 @@ impl CertificateSubject {
     }
 }
 
+fn is_short(name: &str) -> bool {
+    name.len() <= LONGEST
+}
+
+/// Whether a subject's name reads the same wherever it is shown.
+fn is_plain_text(name: &str) -> bool {
+    is_short(name) && !name.is_empty() && name.trim() == name && !name.chars().any(char::is_control)
+}
+
 /// Whether a URI name can be printed, compared and written into a configuration.
 fn is_plain_uri(uri: &str) -> bool {
     let is_own_form = |form: &str| uri.get(..form.len()).is_some_and(|start| start.eq_ignore_ascii_case(form));
     let has_scheme = uri.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
     has_scheme
         && !is_own_form(DNS)
+        && !is_own_form(COMMON)
         && !is_own_form(KEY)
-        && uri.len() <= LONGEST
+        && is_short(uri)
         && uri.bytes().all(|b| b.is_ascii_graphic())
 }
 
@@ -179,7 +219,11 @@ mod tests {
     }
 
     fn name(uris: &[&str], dns: &[&str]) -> Option<String> {
-        CertificateSubject::of(&facts(uris, dns)).map(|name| name.to_string())
+        named(&facts(uris, dns), &NameSource::DEFAULT)
+    }
+
+    fn named(facts: &CertificateFacts, names: &[NameSource]) -> Option<String> {
+        CertificateSubject::of(facts, names).map(|name| name.to_string())
     }
 
     #[test]
@@ -192,9 +236,35 @@ mod tests {
 
     #[test]
     fn a_uri_cannot_spell_a_name_of_another_form() {
-        for uri in ["dns:host", "DNS:host", "sha256:00", "plain", ":x", "x:", "urn:a b"] {
+        for uri in ["dns:host", "DNS:host", "sha256:00", "cn:ann", "CN:ann", "plain", ":x", "x:", "urn:a b"] {
             assert_eq!(name(&[uri], &["host"]), None, "{uri}");
         }
+    }
+
+    #[test]
+    fn the_configuration_says_which_part_names_the_caller() {
+        let with = |common: Option<&str>| CertificateFacts {
+            common_name: common.map(str::to_owned),
+            ..facts(&["spiffe://a/b"], &["host"])
+        };
+        let rule = [NameSource::CommonName, NameSource::Dns];
+        assert_eq!(named(&with(Some("Ann Example")), &rule).unwrap(), "cn:Ann Example");
+        assert_eq!(named(&with(None), &rule).unwrap(), "dns:host");
+        for odd in ["", " ann", "ann\n", "ann\u{0}"] {
+            assert_eq!(named(&with(Some(odd)), &rule), None, "{odd:?} must not fall back to the next part");
+        }
+        assert_eq!(named(&with(None), &[NameSource::CommonName]), None);
+    }
+
+    #[test]
+    fn the_subject_is_read_and_two_common_names_are_none() {
+        let of = |names: &[&str]| {
+            let leaf = TestAuthority::new("ca").leaf_of_subject(names);
+            CertificateFacts::read(&leaf.certificate).unwrap().common_name
+        };
+        assert_eq!(of(&["ann"]).as_deref(), Some("ann"));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&["ann", "root"]), None);
     }
 
     #[test]

@@ -102,6 +102,37 @@ async fn a_sink_goes_on_where_it_was_and_gets_the_last_checkpoint() {
     assert_eq!(exit_code(&lines), 0);
 }
 
+/// The numbers of the metrics: nothing that a sink has not got looks as if it had.
+#[tokio::test]
+async fn a_sink_reports_what_it_has_not_taken_and_what_it_never_will() {
+    /// Answers each batch with the next of these; the channel's end is a sink that is away.
+    struct ScriptedSink(tokio::sync::mpsc::Receiver<Result<(), SinkError>>);
+    impl LineSink for ScriptedSink {
+        fn send<'a>(&'a mut self, _: &'a [FollowedLine]) -> SinkReply<'a> {
+            Box::pin(async move { self.0.recv().await.unwrap_or_else(|| Err(SinkError::Rejected("over".to_owned()))) })
+        }
+    }
+    let world = AuditWorld::new();
+    let writer = world.open();
+    let (answers, script) = tokio::sync::mpsc::channel(1);
+    let task = SinkTask::spawn(world.files(), "test".to_owned(), ScriptedSink(script));
+    let progress = task.progress().clone();
+    let away = SinkError::Unavailable { reason: "away".to_owned(), retry_after: Some(Duration::from_millis(1)) };
+    answers.send(Err(away)).await.unwrap();
+    until(|| !progress.is_up()).await;
+    assert_eq!((progress.position(), progress.lost()), (0, 0));
+    answers.send(Ok(())).await.unwrap();
+    until(|| progress.is_up()).await;
+    let taken = progress.position();
+    assert!(taken > 0 && taken <= writer.status().head.seq);
+    write_call(&writer, "read");
+    answers.send(Err(SinkError::Rejected("never".to_owned()))).await.unwrap();
+    until(|| progress.lost() > 0).await;
+    assert_eq!(progress.position() - taken, progress.lost());
+    drop((answers, writer));
+    task.stop().await;
+}
+
 /// A sink that never answers costs the writer nothing: its calls are over before the sink is.
 #[tokio::test]
 async fn a_sink_that_hangs_does_not_delay_calls() {

@@ -17,6 +17,7 @@ use tsugi_protocol::answer::{
 };
 use tsugi_protocol::era::notification;
 use tsugi_protocol::json::{JsonObject, RawJson};
+use tsugi_protocol::mcp::version::Era;
 use tsugi_protocol::mcp::{Method, ProtocolVersion};
 use tsugi_protocol::rpc::{RequestId, RpcError, RpcMessage, RpcNotification, RpcRequest, RpcResponse, code};
 
@@ -285,7 +286,12 @@ impl ClientPeer {
             params: params.without("_meta"),
             meta,
             caller: self.sender.as_ref().unwrap_or(self.session.caller()).clone(),
-            options: CallOptions { face: "stream", request_id: access_log::own_id(), ..CallOptions::default() },
+            options: CallOptions {
+                face: "stream",
+                era: Some(Era::Modern),
+                request_id: access_log::own_id(),
+                ..CallOptions::default()
+            },
         });
         listen::expect_few(&call)?;
         // Ids are chosen by the client and may repeat; each request has its own switch.

@@ -20,6 +20,7 @@ use crate::audit::{self, AuditEvent, DenialRule};
 use crate::body::ResponseBody;
 use crate::drain::BusyGuard;
 use crate::face::{self, FaceRequest};
+use crate::guard::certificate::PeerCertificate;
 use crate::guard::principal::Principal;
 use crate::guard::refusal::HttpRefusal;
 use crate::guard::{api_key, cors};
@@ -133,11 +134,16 @@ impl Gateway {
 
     /// Writes down that a credential did not hold. A request without one is only asked for it.
     fn note_credential(&self, parts: &Parts, refusal: &HttpRefusal) {
-        if let Some(trail) = self.metrics.audit()
-            && refusal.status == StatusCode::UNAUTHORIZED
-            && api_key::has_secret(&parts.headers)
-        {
-            trail.note(&AuditEvent::CredentialRefused { address: audit::address_of(parts).as_deref() });
+        let Some(trail) = self.metrics.audit() else { return };
+        let address = audit::address_of(parts);
+        let address = address.as_deref();
+        let is_shown = api_key::has_secret(&parts.headers) || parts.extensions.get::<Arc<PeerCertificate>>().is_some();
+        match (&refusal.challenge, refusal.status) {
+            (Some(reason), _) => trail.note(&AuditEvent::TokenRefused { address, error: reason.error }),
+            (None, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) if is_shown => {
+                trail.note(&AuditEvent::CredentialRefused { address });
+            }
+            _ => {}
         }
     }
 

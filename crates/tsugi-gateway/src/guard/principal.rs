@@ -7,6 +7,7 @@ use tsugi_protocol::answer::{Caller, Identity};
 
 use super::api_key::KeyRole;
 use super::authority::Authority;
+use super::certificate::PeerCertificate;
 use super::permit::AccessPermit;
 use super::sign_in::SignInId;
 
@@ -30,6 +31,8 @@ enum AdmissionKind {
     SignIn(SignInId),
     /// By a credential of another kind. It is checked again while a connection of the caller is open.
     Credential(HiddenSecret),
+    /// By the certificate of the connection. It is checked again when what is trusted changes.
+    Certificate(Arc<PeerCertificate>),
 }
 
 /// A secret that is not printed.
@@ -78,6 +81,11 @@ impl Principal {
         Self { caller, authority, admission: AdmissionKind::SignIn(session) }
     }
 
+    /// The holder of a certificate.
+    pub(super) fn of_certificate(authority: Arc<Authority>, caller: Caller, peer: Arc<PeerCertificate>) -> Self {
+        Self { caller, authority, admission: AdmissionKind::Certificate(peer) }
+    }
+
     /// The same one, by a sign-in at the dashboard.
     pub(super) fn signed_in(self, session: SignInId) -> Self {
         Self { admission: AdmissionKind::SignIn(session), ..self }
@@ -87,6 +95,14 @@ impl Principal {
     pub(super) fn secret(&self) -> Option<&str> {
         match &self.admission {
             AdmissionKind::Credential(secret) => Some(&secret.0),
+            _ => None,
+        }
+    }
+
+    /// The certificate that let them in, if one did.
+    pub(super) fn certificate(&self) -> Option<&Arc<PeerCertificate>> {
+        match &self.admission {
+            AdmissionKind::Certificate(peer) => Some(peer),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
@@ -11,7 +11,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tsugi_tls::client_auth::UntrustedCertificate;
 use tsugi_tls::server::{ConnectionTls, ServerTls};
+
+use crate::guard::certificate::PeerCertificate;
 
 /// How long a handshake may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -33,6 +36,8 @@ pub(super) enum HandshakeError {
     Plain,
     #[error(transparent)]
     Failed(#[from] io::Error),
+    #[error(transparent)]
+    Untrusted(#[from] UntrustedCertificate),
 }
 
 impl HandshakeError {
@@ -43,6 +48,20 @@ impl HandshakeError {
             HandshakeError::Displaced => "displaced",
             HandshakeError::Plain => "plain",
             HandshakeError::Failed(_) => "failed",
+            HandshakeError::Untrusted(_) => "untrusted",
+        }
+    }
+
+    /// True when the caller has shown a certificate and it was refused.
+    pub(super) fn is_credential(&self) -> bool {
+        use rustls::Error::{InvalidCertRevocationList, InvalidCertificate};
+        match self {
+            HandshakeError::Untrusted(_) => true,
+            HandshakeError::Failed(error) => {
+                let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+                matches!(cause, Some(InvalidCertificate(_) | InvalidCertRevocationList(_)))
+            }
+            _ => false,
         }
     }
 }
@@ -76,19 +95,22 @@ impl HandshakeRoom {
         place
     }
 
-    /// Secures a connection.
+    /// Secures a connection, and says who shows a certificate there.
     pub(super) async fn secure(
         &self,
         tls: &ServerTls,
         stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, HandshakeError> {
+    ) -> Result<(TlsStream<TcpStream>, Option<PeerCertificate>), HandshakeError> {
         let place = self.enter();
         let connection = tls.begin();
-        tokio::select! {
-            secured = shake_hands(&connection, stream) => secured,
-            () = tokio::time::sleep(LIMIT) => Err(HandshakeError::Late),
-            () = place.notified() => Err(HandshakeError::Displaced),
-        }
+        let stream = tokio::select! {
+            secured = shake_hands(&connection, stream) => secured?,
+            () = tokio::time::sleep(LIMIT) => return Err(HandshakeError::Late),
+            () = place.notified() => return Err(HandshakeError::Displaced),
+        };
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let peer = PeerCertificate::identify(connection, chain, SystemTime::now())?;
+        Ok((stream, peer))
     }
 }
 

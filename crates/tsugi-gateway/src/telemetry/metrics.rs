@@ -46,6 +46,9 @@ pub struct GatewayMetrics {
     /// Held while the numbers of the servers are filled in and written out.
     writing: Mutex<()>,
     recorder: Arc<CallRecorder>,
+    audit_up: Family<SinkLabels, Gauge>,
+    audit_waiting: Family<SinkLabels, Gauge>,
+    audit_lost: Family<SinkLabels, Counter>,
     /// Set once, before the first call, where there is an audit log.
     audit: OnceLock<Arc<dyn AuditTrail>>,
 }
@@ -80,6 +83,11 @@ struct ServerLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SinkLabels {
+    sink: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
     outcome: &'static str,
 }
@@ -110,6 +118,9 @@ impl Default for GatewayMetrics {
             meters: Mutex::default(),
             writing: Mutex::default(),
             recorder: Arc::default(),
+            audit_up: Family::default(),
+            audit_waiting: Family::default(),
+            audit_lost: Family::default(),
             audit: OnceLock::new(),
         };
         metrics.register();
@@ -134,6 +145,12 @@ impl GatewayMetrics {
         registry.register("cache_reads", cache, self.cache.clone());
         registry.register("tls_handshakes", "TLS handshakes by outcome", self.tls_handshakes.clone());
         registry.register("tls_reloads", "Changed certificates, put to use or not", self.tls_reloads.clone());
+        let up = "1 when the file of the audit log, or a sink, takes lines";
+        registry.register("audit_up", up, self.audit_up.clone());
+        let waiting = "Lines of the audit log that the file or a sink does not have yet";
+        registry.register("audit_waiting_lines", waiting, self.audit_waiting.clone());
+        let lost = "Lines of the audit log that the file or a sink will never have";
+        registry.register("audit_lost_lines", lost, self.audit_lost.clone());
     }
 
     pub(crate) fn tls_handshake(&self, outcome: &'static str) {
@@ -226,6 +243,7 @@ impl GatewayMetrics {
         let _writing = self.writing.lock();
         self.sessions.set(sessions as i64);
         self.fill(servers);
+        self.fill_audit();
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
@@ -245,6 +263,18 @@ impl GatewayMetrics {
             self.up.get_or_create(&labels).set(i64::from(server["state"] == "connected"));
             self.restarts.get_or_create(&labels).inc_by(server["restarts"].as_u64().unwrap_or_default());
             self.fill_cache(&labels.server, &server["cache"]);
+        }
+    }
+
+    fn fill_audit(&self) {
+        self.audit_up.clear();
+        self.audit_waiting.clear();
+        self.audit_lost.clear();
+        for sink in self.audit().map(|trail| trail.sinks()).unwrap_or_default() {
+            let labels = SinkLabels { sink: sink.name };
+            self.audit_up.get_or_create(&labels).set(i64::from(sink.is_up));
+            self.audit_waiting.get_or_create(&labels).set(i64::try_from(sink.waiting).unwrap_or(i64::MAX));
+            self.audit_lost.get_or_create(&labels).inc_by(sink.lost);
         }
     }
 

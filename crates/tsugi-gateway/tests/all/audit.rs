@@ -7,13 +7,16 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tsugi_client::{ConnectTarget, Manager, ManagerOptions, ServerConfig};
-use tsugi_gateway::audit::{AuditEnding, AuditEvent, AuditQuery, AuditTicket, AuditTrail, CallAuditEntry};
+use tsugi_gateway::audit::{
+    AuditEnding, AuditEvent, AuditQuery, AuditSinkStatus, AuditTicket, AuditTrail, CallAuditEntry,
+};
 use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
 use tsugi_gateway::guard::permit::AccessPermit;
 use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, HubConfig};
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Outcome, Reply};
 use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::version::Era;
 
 use crate::faults::{BASE, initialize, legacy_call, tool_call};
 use crate::world::*;
@@ -24,6 +27,7 @@ type Journal = Arc<Mutex<Vec<String>>>;
 #[derive(Clone, Default)]
 struct FakeTrail {
     journal: Journal,
+    eras: Arc<Mutex<Vec<Option<Era>>>>,
     is_full: Arc<AtomicBool>,
     waits: bool,
 }
@@ -49,6 +53,7 @@ impl AuditTrail for FakeTrail {
         }
         let what = format!("{server}/{}", call.subject().unwrap_or_default());
         self.journal.lock().push(format!("begun {what}"));
+        self.eras.lock().push(call.options.era);
         let synced = self.journal.clone();
         let on_disk = async move {
             tokio::task::yield_now().await;
@@ -63,6 +68,10 @@ impl AuditTrail for FakeTrail {
         Ok(json!({"kind": query.kind, "lines": self.journal.lock().len()}))
     }
 
+    fn sinks(&self) -> Vec<AuditSinkStatus> {
+        vec![AuditSinkStatus { name: "file".to_owned(), is_up: false, waiting: 3, lost: 2 }]
+    }
+
     fn note(&self, event: &AuditEvent<'_>) {
         self.journal.lock().push(match event {
             AuditEvent::CallDenied { call, by, .. } => {
@@ -70,6 +79,7 @@ impl AuditTrail for FakeTrail {
             }
             AuditEvent::RequestDenied { route, by, .. } => format!("denied {route} by {}", by.as_str()),
             AuditEvent::CredentialRefused { address } => format!("wrong credential from {}", address.unwrap_or("-")),
+            AuditEvent::TokenRefused { error, .. } => format!("refused a token: {}", error.code()),
             AuditEvent::SignedIn { address, .. } => format!("signed in from {}", address.unwrap_or("-")),
             AuditEvent::SignedOut { .. } => "signed out".to_owned(),
             AuditEvent::ServerOrdered { order, server, is_done, .. } => format!("{order} {server} {is_done}"),
@@ -165,6 +175,8 @@ async fn every_face_writes_a_call_down_before_it_runs_and_after() {
     assert_eq!(world.take(), ONE_CALL, "one route per tool");
     world.modern("/mcp", &modern(json!(1), "prompts/get", json!({"name": "up__hello"}))).await;
     assert_eq!(world.take(), ["begun up/hello", "ran hello", "ended up/hello complete"], "prompts");
+    let (new, old) = (Some(Era::Modern), Some(Era::Legacy));
+    assert_eq!(*world.trail.eras.lock(), [new, new, old, None, None, None, new]);
     // Lists come from what is known; no line is written for them.
     world.modern("/mcp", &modern(json!(1), "tools/list", json!({}))).await;
     assert_eq!(world.take(), [] as [&str; 0]);
@@ -257,6 +269,23 @@ async fn orders_and_sign_ins_are_written_down() {
     let wrong = world.client.send("POST", "/api/session", &json_body, r#"{"key":"wrong"}"#).await;
     assert_eq!(wrong.status, 401, "{wrong:?}");
     assert_eq!(world.take(), ["wrong credential from 127.0.0.1"]);
+}
+
+#[tokio::test]
+async fn lines_that_are_lost_or_wait_are_in_the_metrics() {
+    let world = AuditedWorld::new(false).await;
+    let admin = [("X-Api-Key", world.admin.as_str())];
+    let text = world.client.send("GET", "/metrics", &admin, "").await.body;
+    for line in [
+        r#"tsugi_audit_up{sink="file"} 0"#,
+        r#"tsugi_audit_waiting_lines{sink="file"} 3"#,
+        r#"tsugi_audit_lost_lines_total{sink="file"} 2"#,
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    // Two scrapes do not add up what was lost.
+    let again = world.client.send("GET", "/metrics", &admin, "").await.body;
+    assert!(again.contains(r#"tsugi_audit_lost_lines_total{sink="file"} 2"#), "{again}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 mod audit;
 mod board;
+mod client_certificates;
 mod dashboard;
 mod edge;
 mod faults;

@@ -13,6 +13,7 @@ use super::timeline::CallTimeline;
 use crate::json::{JsonObject, ObjectWriter, RawJson};
 use crate::mcp::Method;
 use crate::mcp::meta::RequestMeta;
+use crate::mcp::version::Era;
 
 /// A request on its way down. It goes by value through a dozen layers, so it is one pointer; [`CallParts`] is what it holds.
 /// Cloning shares them until one of the two is changed: a call that may be made again is kept by all who pass it on.
@@ -135,6 +136,8 @@ pub struct CallOptions {
     pub skip_cache: bool,
     /// By which face it came in, for those who count calls; empty for our own.
     pub face: &'static str,
+    /// The era of MCP that it came in; `None` for faces that do not speak MCP.
+    pub era: Option<Era>,
     /// The id of the request it came with, where that is written to a log.
     pub request_id: Option<Arc<str>>,
     /// Where its steps are recorded, if they are.

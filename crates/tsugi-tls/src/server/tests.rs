@@ -8,7 +8,7 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, ServerConnection};
 use tsugi_testkit::test_authority::{TestAuthority, TestLeaf};
 
 use super::*;
-use crate::client_auth::ClientAuthMode;
+use crate::client_auth::{ClientAuthMode, NameSource};
 use crate::pin::KeyPin;
 use crate::upstream::{UpstreamTls, UpstreamTlsSettings};
 
@@ -42,7 +42,7 @@ impl World {
     fn of_clients(mode: ClientAuthMode) -> Self {
         Self::with(|directory, _| {
             let ca = vec![directory.join("ca.pem")];
-            Some(ClientAuthFiles { mode, ca, crl: Vec::new(), trust_domain: None })
+            Some(ClientAuthFiles { mode, ca, crl: Vec::new(), names: NameSource::DEFAULT.into(), trust_domain: None })
         })
     }
 
@@ -202,7 +202,13 @@ fn a_revoked_certificate_is_refused_as_soon_as_the_list_says_so() {
     let world = World::with(|directory, authority| {
         std::fs::write(directory.join("crl.pem"), authority.revoked(&[])).unwrap();
         let (ca, crl) = (vec![directory.join("ca.pem")], vec![directory.join("crl.pem")]);
-        Some(ClientAuthFiles { mode: ClientAuthMode::Required, ca, crl, trust_domain: None })
+        Some(ClientAuthFiles {
+            mode: ClientAuthMode::Required,
+            ca,
+            crl,
+            names: NameSource::DEFAULT.into(),
+            trust_domain: None,
+        })
     });
     let end = SystemTime::now() + DAY;
     let good = world.client(Some(&world.authority.leaf_until(&["x:good"], &[], end, 7)));

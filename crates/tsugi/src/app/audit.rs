@@ -13,9 +13,16 @@ use tsugi_audit::filter::{self, LineFilter};
 use tsugi_audit::record::{AuditKind, AuditOutcome, AuditRecord, DecisionRecord};
 use tsugi_audit::sink::{OtlpSink, PostgresSink, SinkTask, SyslogSink};
 use tsugi_audit::writer::{AuditWriter, WriterConfig};
-use tsugi_gateway::audit::{AuditEnding, AuditEvent, AuditQuery, AuditTicket, AuditTrail, CallAuditEntry};
+use tsugi_client::ServerConfig;
+use tsugi_gateway::audit::{
+    AuditEnding, AuditEvent, AuditQuery, AuditSinkStatus, AuditTicket, AuditTrail, CallAuditEntry, DenialRule,
+};
+use tsugi_outbound::egress::RefusalObserver;
+use tsugi_pins::store::{DriftEffect, PinEventKind};
+use tsugi_pins::{PinEvent, PinMode, PinObserver, PinStore};
 use tsugi_protocol::answer::{Call, CallFailure, Caller, Fault, FaultCode, Outcome};
 use tsugi_protocol::mcp::Method;
+use tsugi_protocol::mcp::version::Era;
 
 use crate::config::settings::{ArgumentMode, AuditSettings, AuditSinkSettings, AuditSinkType};
 use crate::failure::CommandFailure;
@@ -27,10 +34,22 @@ const ADDRESSES: usize = 10_000;
 /// How much of the end of the file the dashboard searches.
 const LOOKED_AT: u64 = 4 << 20;
 
+/// Refusals that are counted: any caller can cause them, and a line for each would fill the disk.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct CountedRefusal {
+    kind: AuditKind,
+    /// What a challenge calls the reason, or the rule of the outbound guard.
+    code: Option<&'static str>,
+    /// The address that it came from, or the host and port that a program may not reach.
+    address: String,
+    /// The server whose program it was.
+    server: Option<String>,
+}
+
 /// Writes what a gateway reports.
 pub(crate) struct GatewayAudit {
     writer: Arc<AuditWriter>,
-    failures: Arc<Mutex<HashMap<String, u64>>>,
+    failures: Arc<Mutex<HashMap<CountedRefusal, u64>>>,
     sinks: Mutex<Vec<SinkTask>>,
 }
 
@@ -62,6 +81,28 @@ impl GatewayAudit {
         Ok(audit)
     }
 
+    /// Writes what the pins report, too.
+    pub(crate) fn follow_pins(self: &Arc<Self>, pins: Option<&Arc<PinStore>>) {
+        if let Some(pins) = pins {
+            pins.set_observer(self.clone());
+        }
+    }
+
+    /// Writes which hosts the programs of these servers tried to reach although their sandboxes do not list them.
+    pub(crate) fn follow_egress(self: &Arc<Self>, servers: &mut [ServerConfig]) {
+        let audit = Arc::downgrade(self);
+        let observer: RefusalObserver = Arc::new(move |refused| {
+            if let Some(audit) = audit.upgrade() {
+                let (address, server) = (format!("{}:{}", refused.host, refused.port), Some(refused.server.clone()));
+                let code = Some(refused.refusal.rule());
+                audit.count(CountedRefusal { kind: AuditKind::Denied, code, address, server });
+            }
+        });
+        for access in servers.iter_mut().filter_map(|server| server.job.0.egress.as_mut()) {
+            access.observer = Some(observer.clone());
+        }
+    }
+
     /// Writes what the operator changed: `kind` is `key` or `config`.
     pub(crate) fn note_change(&self, kind: AuditKind, action: &str, name: &str) {
         let record =
@@ -80,16 +121,23 @@ impl GatewayAudit {
         }
     }
 
-    fn count_failure(&self, address: &str) {
+    fn count_failure(&self, kind: AuditKind, code: Option<&'static str>, address: Option<&str>) {
+        let address = counted_address(address.unwrap_or("unknown"));
+        self.count(CountedRefusal { kind, code, address, server: None });
+    }
+
+    fn count(&self, mut refusal: CountedRefusal) {
         let mut failures = self.failures.lock();
         // A flood from many addresses must not fill the memory.
-        let address = if failures.len() < ADDRESSES || failures.contains_key(address) { address } else { "others" };
-        let is_first = !failures.contains_key(address);
-        *failures.entry(address.to_owned()).or_default() += u64::from(!is_first);
+        if failures.len() >= ADDRESSES && !failures.contains_key(&refusal) {
+            refusal.address = "others".to_owned();
+        }
+        let is_first = !failures.contains_key(&refusal);
+        *failures.entry(refusal.clone()).or_default() += u64::from(!is_first);
         drop(failures);
         // The first is written at once, so that a crash cannot hide that there was one.
         if is_first {
-            write_failure(&self.writer, address, 1);
+            write_failure(&self.writer, &refusal, 1);
         }
     }
 }
@@ -115,21 +163,37 @@ fn start_sinks(settings: &AuditSettings, writer: &AuditWriter) -> Result<Vec<Sin
     settings.sinks.iter().enumerate().map(start).collect()
 }
 
-fn write_failure(writer: &AuditWriter, address: &str, count: u64) {
-    let record =
-        AuditRecord { address: Some(address), count: Some(count), ..AuditRecord::new(AuditKind::SignInFailed) };
+fn write_failure(writer: &AuditWriter, refusal: &CountedRefusal, count: u64) {
+    let (action, rule) = match refusal.kind {
+        AuditKind::Token => (Some("refused"), Some(DenialRule::Credential)),
+        AuditKind::Denied => (Some("connect"), Some(DenialRule::Egress)),
+        _ => (None, None),
+    };
+    let record = AuditRecord {
+        action,
+        address: Some(&refusal.address),
+        code: refusal.code,
+        count: Some(count),
+        decision: rule.map(decided_by),
+        server: refusal.server.as_deref(),
+        ..AuditRecord::new(refusal.kind)
+    };
     writer.note(&record);
 }
 
-fn write_failures(writer: &AuditWriter, failures: &Mutex<HashMap<String, u64>>) {
+fn write_failures(writer: &AuditWriter, failures: &Mutex<HashMap<CountedRefusal, u64>>) {
     let counted = std::mem::take(&mut *failures.lock());
-    for (address, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
-        write_failure(writer, &address, count);
+    for (refusal, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
+        write_failure(writer, &refusal, count);
     }
 }
 
+fn decided_by(rule: DenialRule) -> DecisionRecord<'static> {
+    DecisionRecord { by: rule.as_str(), policies: &[] }
+}
+
 /// Ends with the writer.
-async fn report_failures(writer: Weak<AuditWriter>, failures: Arc<Mutex<HashMap<String, u64>>>) {
+async fn report_failures(writer: Weak<AuditWriter>, failures: Arc<Mutex<HashMap<CountedRefusal, u64>>>) {
     loop {
         tokio::time::sleep(MINUTE).await;
         let Some(writer) = writer.upgrade() else { return };
@@ -137,7 +201,51 @@ async fn report_failures(writer: Weak<AuditWriter>, failures: Arc<Mutex<HashMap<
     }
 }
 
+/// What a server offers differently than was agreed, and what a person decided about it.
+impl PinObserver for GatewayAudit {
+    fn observe(&self, event: &PinEvent) {
+        let action = match event.kind {
+            PinEventKind::Drift => event.change.as_str(),
+            PinEventKind::Lint => "lint",
+            PinEventKind::Accepted => "accepted",
+        };
+        let name = format!("{}:{}", event.key.kind, event.key.name);
+        let record = AuditRecord {
+            identity: event.by.as_deref(),
+            action: Some(action),
+            server: Some(&event.key.server),
+            name: Some(&name),
+            decision: event.mode.is_some().then_some(decided_by(DenialRule::Pin)),
+            outcome: Some(match event.effect {
+                DriftEffect::Passed => AuditOutcome::Ok,
+                DriftEffect::Refused | DriftEffect::Hidden => AuditOutcome::Refused,
+            }),
+            code: event.mode.map(PinMode::as_str),
+            ..AuditRecord::new(AuditKind::Pin)
+        };
+        self.writer.note(&record);
+    }
+}
+
 impl AuditTrail for GatewayAudit {
+    fn sinks(&self) -> Vec<AuditSinkStatus> {
+        let status = self.writer.status();
+        let file = AuditSinkStatus {
+            name: "file".to_owned(),
+            is_up: status.is_available,
+            waiting: status.backlog as u64,
+            lost: status.lost,
+        };
+        let sinks = self.sinks.lock();
+        let others = sinks.iter().map(|sink| sink.progress()).map(|sink| AuditSinkStatus {
+            name: sink.name.clone(),
+            is_up: sink.is_up(),
+            waiting: status.head.seq.saturating_sub(sink.position()),
+            lost: sink.lost(),
+        });
+        std::iter::once(file).chain(others).collect()
+    }
+
     fn begin(&self, call: &Call, server: &str) -> Result<AuditTicket, Fault> {
         let entry = CallEntry::new(self.writer.clone(), call, server);
         let arguments = arguments_of(call);
@@ -178,7 +286,7 @@ impl AuditTrail for GatewayAudit {
                 let server = fault.server.as_deref().unwrap_or_default();
                 let entry = CallEntry::new(self.writer.clone(), call, server);
                 let record = AuditRecord {
-                    decision: Some(DecisionRecord { by: by.as_str(), policies: &[] }),
+                    decision: Some(decided_by(by)),
                     outcome: Some(AuditOutcome::Refused),
                     code: Some(fault.code.as_str()),
                     ..entry.record(AuditKind::Denied)
@@ -191,15 +299,16 @@ impl AuditTrail for GatewayAudit {
                     identity: Some(&identity),
                     action: Some(route),
                     address,
-                    decision: Some(DecisionRecord { by: by.as_str(), policies: &[] }),
+                    decision: Some(decided_by(by)),
                     outcome: Some(AuditOutcome::Refused),
                     code: Some(code.as_str()),
                     ..AuditRecord::new(AuditKind::Denied)
                 };
                 self.writer.note(&record);
             }
-            AuditEvent::CredentialRefused { address } => {
-                self.count_failure(&counted_address(address.unwrap_or("unknown")))
+            AuditEvent::CredentialRefused { address } => self.count_failure(AuditKind::SignInFailed, None, address),
+            AuditEvent::TokenRefused { address, error } => {
+                self.count_failure(AuditKind::Token, Some(error.code()), address);
             }
             AuditEvent::SignedIn { caller, address } => {
                 let identity = identity_of(caller);
@@ -289,6 +398,7 @@ struct CallEntry {
     server: String,
     name: Option<String>,
     face: &'static str,
+    era: Option<Era>,
     request_id: Option<Arc<str>>,
     trace_id: Option<String>,
     begun: Option<u64>,
@@ -307,6 +417,7 @@ impl CallEntry {
             server: server.to_owned(),
             name: call.subject().map(|name| name.into_owned()),
             face: call.options.face,
+            era: call.options.era,
             request_id: call.options.request_id.clone(),
             trace_id: trace_id(call),
             begun: None,
@@ -322,6 +433,10 @@ impl CallEntry {
             server: Some(self.server.as_str()).filter(|server| !server.is_empty()),
             name: self.name.as_deref(),
             face: Some(self.face).filter(|face| !face.is_empty()),
+            era: self.era.map(|era| match era {
+                Era::Modern => "modern",
+                Era::Legacy => "legacy",
+            }),
             request_id: self.request_id.as_deref(),
             trace_id: self.trace_id.as_deref(),
             ..AuditRecord::new(kind)
@@ -331,6 +446,8 @@ impl CallEntry {
 
 impl CallAuditEntry for CallEntry {
     fn end(self: Box<Self>, ending: AuditEnding<'_>) {
+        // A rule may refuse a call after its first line, as a pin does.
+        let mut decision = None;
         let (outcome, code, bytes) = match ending {
             AuditEnding::Abandoned => (AuditOutcome::Cancelled, None, None),
             AuditEnding::Outcome(Outcome::Complete(result)) => {
@@ -339,7 +456,9 @@ impl CallAuditEntry for CallEntry {
             }
             AuditEnding::Outcome(Outcome::InputRequired(_)) => (AuditOutcome::InputRequired, None, None),
             AuditEnding::Outcome(Outcome::Failed(CallFailure::Fault(fault))) => {
-                (AuditOutcome::Failed, Some(fault.code.as_str().to_owned()), None)
+                decision = DenialRule::of_fault(fault).map(decided_by);
+                let outcome = if decision.is_some() { AuditOutcome::Refused } else { AuditOutcome::Failed };
+                (outcome, Some(fault.code.as_str().to_owned()), None)
             }
             // The number alone: a server's message may repeat arguments.
             AuditEnding::Outcome(Outcome::Failed(CallFailure::Upstream(error))) => {
@@ -348,6 +467,7 @@ impl CallAuditEntry for CallEntry {
         };
         let record = AuditRecord {
             begun: self.begun,
+            decision,
             outcome: Some(outcome),
             code: code.as_deref(),
             bytes,
@@ -355,5 +475,111 @@ impl CallAuditEntry for CallEntry {
             ..self.record(AuditKind::CallEnded)
         };
         self.writer.note(&record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tsugi_audit::writer::{FailurePolicy, SyncMode};
+    use tsugi_auth::challenge::ChallengeError;
+    use tsugi_client::ConnectTarget;
+    use tsugi_outbound::OutboundRefusal;
+    use tsugi_outbound::egress::EgressRefusal;
+    use tsugi_pins::compare::DriftChange;
+    use tsugi_pins::{PinKey, PinKind};
+    use tsugi_process::{EgressAccess, JobCommand};
+
+    use super::*;
+
+    fn settings(folder: &std::path::Path) -> AuditSettings {
+        AuditSettings {
+            file: folder.join("audit.jsonl"),
+            key: None,
+            sync: SyncMode::Interval(Duration::from_millis(200)),
+            arguments: ArgumentMode::None,
+            fields: Default::default(),
+            on_failure: FailurePolicy::Refuse,
+            rotate_size: 1 << 20,
+            sinks: Vec::new(),
+        }
+    }
+
+    /// The lines of one kind, after the log was closed.
+    async fn lines_of(audit: GatewayAudit, folder: &std::path::Path, kind: &str) -> Vec<Value> {
+        audit.close().await;
+        let text = std::fs::read_to_string(folder.join("audit.jsonl")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["kind"] == kind).collect()
+    }
+
+    #[tokio::test]
+    async fn what_differs_from_the_pins_has_a_line_with_the_rule_that_decided() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = GatewayAudit::open(&settings(folder.path())).unwrap();
+        let drift = PinEvent {
+            kind: PinEventKind::Drift,
+            key: PinKey::new("files", PinKind::Tool, "read"),
+            change: DriftChange::Changed,
+            old: None,
+            new: None,
+            findings: Vec::new(),
+            mode: Some(PinMode::Enforce),
+            effect: DriftEffect::Refused,
+            claimed_from: None,
+            by: None,
+        };
+        audit.observe(&drift);
+        let by = Some("local".to_owned());
+        audit.observe(&PinEvent { kind: PinEventKind::Accepted, mode: None, effect: DriftEffect::Passed, by, ..drift });
+        let lines = lines_of(audit, folder.path(), "pin").await;
+        let fields = |line: &Value| {
+            ["action", "server", "name", "outcome", "code", "identity"]
+                .map(|name| line[name].as_str().unwrap_or("-").to_owned())
+        };
+        assert_eq!(fields(&lines[0]), ["changed", "files", "tool:read", "refused", "enforce", "-"]);
+        assert_eq!(lines[0]["decision"]["by"], "pin");
+        assert_eq!(fields(&lines[1]), ["accepted", "files", "tool:read", "ok", "-", "local"]);
+    }
+
+    #[tokio::test]
+    async fn a_host_that_a_program_may_not_reach_has_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = Arc::new(GatewayAudit::open(&settings(folder.path())).unwrap());
+        let mut server = ServerConfig::new("files", ConnectTarget::Stdio(Box::new(JobCommand::new("files"))));
+        server.job.0.egress = Some(EgressAccess::default());
+        let mut servers = [server];
+        audit.follow_egress(&mut servers);
+        let observer = servers[0].job.0.egress.as_ref().and_then(|access| access.observer.clone()).unwrap();
+        let refused = EgressRefusal {
+            server: "files".to_owned(),
+            host: "evil.example".to_owned(),
+            port: 443,
+            refusal: OutboundRefusal::NotListed { host: "evil.example".to_owned(), port: 443 },
+        };
+        (0..100).for_each(|_| observer(&refused));
+        drop(observer);
+        let audit = Arc::into_inner(audit).unwrap();
+        let lines = lines_of(audit, folder.path(), "denied").await;
+        let fields = |line: &Value| (line["server"].clone(), line["address"].clone(), line["count"].clone());
+        let expected = |count: u64| (json!("files"), json!("evil.example:443"), json!(count));
+        assert_eq!(lines.iter().map(fields).collect::<Vec<_>>(), [expected(1), expected(99)]);
+        assert_eq!(lines[0]["decision"]["by"], "egress");
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_refused_tokens_is_two_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = GatewayAudit::open(&settings(folder.path())).unwrap();
+        for _ in 0..1000 {
+            audit.note(&AuditEvent::TokenRefused { address: Some("10.0.0.1"), error: ChallengeError::InvalidToken });
+        }
+        audit.note(&AuditEvent::TokenRefused { address: Some("10.0.0.1"), error: ChallengeError::InsufficientScope });
+        let sinks = audit.sinks();
+        assert_eq!((sinks.len(), sinks[0].name.as_str(), sinks[0].lost, sinks[0].is_up), (1, "file", 0, true));
+        let lines = lines_of(audit, folder.path(), "token").await;
+        let mut seen: Vec<_> = lines.iter().map(|line| (line["code"].clone(), line["count"].clone())).collect();
+        seen.sort_by_key(|(code, count)| (code.to_string(), count.as_u64()));
+        let expected = [("insufficient_scope", 1), ("invalid_token", 1), ("invalid_token", 999)];
+        assert_eq!(seen, expected.map(|(code, count)| (json!(code), json!(count))));
     }
 }

@@ -12,8 +12,10 @@ use tsugi_client::ServerConfig;
 use tsugi_client::backoff::BackoffPolicy;
 use tsugi_gateway::StartError;
 use tsugi_gateway::config::Exposure;
+use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
 use tsugi_gateway::guard::caller_access::ServerTenants;
+use tsugi_gateway::guard::certificate::CertificateRule;
 use tsugi_gateway::guard::permit::AccessPermit;
 use tsugi_gateway::guard::quota::CallQuota;
 use tsugi_gateway::hub::page::PageLimit;
@@ -24,7 +26,10 @@ use tsugi_protocol::answer::identity::TenantName;
 use tsugi_tls::server::{ServerTls, ServerTlsFiles};
 
 use crate::config::secret::Secret;
-use crate::config::settings::{self, ADMIN, AuthSettings, CheckedSettings, KeyPairSettings, KeySettings};
+use crate::config::settings::{
+    self, ADMIN, AuthSettings, CallerCertificateSettings, CheckedSettings, ClientAuthSettings, KeyPairSettings,
+    KeySettings,
+};
 use crate::config::settings::{ServerSettings, ToolFilter};
 use crate::failure::CommandFailure;
 
@@ -64,11 +69,35 @@ pub(crate) fn config(settings: &CheckedSettings, keys: Vec<ApiKey>) -> GatewayCo
 pub(crate) fn tls(settings: &CheckedSettings) -> Result<Option<Arc<ServerTls>>, CommandFailure> {
     let Some(tls) = &settings.gateway.tls else { return Ok(None) };
     let pairs = tls.certificates.iter().map(KeyPairSettings::files).collect();
-    let files = ServerTlsFiles { pairs, client_auth: None };
+    let files = ServerTlsFiles { pairs, client_auth: tls.client_auth.as_ref().map(ClientAuthSettings::files) };
     match ServerTls::load(files, SystemTime::now()) {
         Ok(loaded) => Ok(Some(Arc::new(loaded))),
         Err(error) => Err(CommandFailure::usage(format!("cannot use `gateway.tls`: {error}"))),
     }
+}
+
+/// The guard, which lets in callers with the certificates that the configuration names.
+pub(crate) fn with_certificates(guard: AccessGuard, auth: &AuthSettings) -> Result<AccessGuard, CommandFailure> {
+    let Some(entries) = &auth.certificates else { return Ok(guard) };
+    let rules = entries.iter().map(certificate_rule).collect::<Result<_, StartError>>();
+    let rules = rules.map_err(|error| CommandFailure::usage(error.to_string()))?;
+    Ok(guard.with_certificate_rules(rules))
+}
+
+fn certificate_rule(settings: &CallerCertificateSettings) -> Result<CertificateRule, StartError> {
+    let filter = &settings.filter;
+    let permit = match is_everything(filter) {
+        true => None,
+        false => Some(Arc::new(AccessPermit::new(&filter.allow, &filter.deny)?)),
+    };
+    Ok(CertificateRule {
+        role: settings.role,
+        tenant: settings.tenant.as_deref().map(TenantName::new),
+        permit,
+        quota: settings.per_minute.map(CallQuota::per_minute),
+        max_in_flight: settings.max_in_flight,
+        ..CertificateRule::new(&settings.pattern)?
+    })
 }
 
 /// The keys that the configuration names.

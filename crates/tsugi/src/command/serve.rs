@@ -191,20 +191,25 @@ impl<'a> RunningGateway<'a> {
     async fn start(app: &'a App, args: &'a ServeArgs, loaded: LoadedConfig) -> Result<Self, CommandFailure> {
         let doorkeeper = KeyWatcher::new(app)?;
         let manager = app.manager(&loaded.settings, profile_of_gateway()).clone();
-        let plan = GatewayPlan::make(app, &loaded, &manager, None)?;
+        let mut plan = GatewayPlan::make(app, &loaded, &manager, None)?;
         let mut config = gateway::config(&loaded.settings, doorkeeper.keys(app, &loaded.settings)?);
         config.tls = gateway::tls(&loaded.settings)?;
         let certificates = CertificateWatcher::new(app, config.tls.as_deref());
         take_inherited_socket(&mut config)?;
         check_address_free(&config)?;
+        // Before anything can be called: a call that cannot be written down is not made.
+        let audit = loaded.settings.audit.as_ref().map(GatewayAudit::open).transpose()?.map(Arc::new);
+        if let Some(audit) = &audit {
+            audit.follow_pins(app.pins.get().and_then(Option::as_ref));
+            audit.follow_egress(&mut plan.servers);
+        }
         // Registered, but not started before the gateway listens.
         manager.hold_back();
         manager.reconcile(plan.servers);
-        let guard = oauth::with_issuers(AccessGuard::new(&config), &loaded.settings)?;
+        let guard = gateway::with_certificates(AccessGuard::new(&config), &loaded.settings.gateway.auth)?;
+        let guard = oauth::with_issuers(guard, &loaded.settings)?;
         let guard = Arc::new(guard.with_verifier(app.boards.clone()));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
-        // Before anything can be called: a call that cannot be written down is not made.
-        let audit = loaded.settings.audit.as_ref().map(GatewayAudit::open).transpose()?.map(Arc::new);
         if let Some(audit) = &audit {
             hub.record_to(audit.clone());
         }
@@ -315,6 +320,8 @@ impl<'a> RunningGateway<'a> {
     fn replace_certificates(&mut self) {
         let Some(reloaded) = self.handle.reload_tls() else { return };
         if let Some(text) = self.certificates.report(reloaded) {
+            let action = if text.is_ok() { "replaced" } else { "refused" };
+            self.note_change(AuditKind::Config, action, "gateway.tls");
             self.app.output.message(|paint| match &text {
                 Ok(done) => paint.faint(done),
                 Err(problem) => report::warnings(std::slice::from_ref(problem), paint),

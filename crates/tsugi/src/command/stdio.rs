@@ -41,9 +41,13 @@ pub(crate) async fn run(app: &App, _: &StdioArgs) -> Result<CommandExit, Command
     let manager = app.manager(&loaded.settings, profile_of_gateway());
     let mut plan = GatewayPlan::make(app, &loaded, manager, None)?;
     plan.servers.iter_mut().for_each(|server| server.job.0.grace = BRIEF);
+    let audit = loaded.settings.audit.as_ref().map(GatewayAudit::open).transpose()?.map(Arc::new);
+    if let Some(audit) = &audit {
+        audit.follow_pins(app.pins.get().and_then(Option::as_ref));
+        audit.follow_egress(&mut plan.servers);
+    }
     manager.reconcile(plan.servers);
     let hub = Hub::new(manager.clone(), plan.hub, Arc::new(AccessGuard::new(&GatewayConfig::default())));
-    let audit = loaded.settings.audit.as_ref().map(GatewayAudit::open).transpose()?.map(Arc::new);
     if let Some(audit) = &audit {
         hub.record_to(audit.clone());
     }

@@ -11,9 +11,9 @@ pub(crate) mod value;
 use std::ops::Deref;
 
 use super::settings::{
-    admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, certificate, egress, gateway, introspection,
-    issuer, issuer_claims, limits, listener_tls, options, outbound, pin, pool, previous_key, quota_rule, retry, root,
-    sandbox, scope_rule, scopes, server, server_tls, sign_in, tool, validate,
+    admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, caller_certificate, certificate, egress,
+    gateway, introspection, issuer, issuer_claims, limits, listener_tls, options, outbound, pin, pool, previous_key,
+    quota_rule, retry, root, sandbox, scope_rule, scopes, server, server_tls, sign_in, tool, validate,
 };
 use shape::SchemaShape;
 use value::ValueType;
@@ -95,6 +95,7 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &scopes::TABLE,
     &scope_rule::TABLE,
     &admin_needs::TABLE,
+    &caller_certificate::TABLE,
     &limits::TABLE,
     &admin::TABLE,
     &audit::TABLE,

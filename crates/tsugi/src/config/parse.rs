@@ -9,6 +9,8 @@ use tsugi_audit::writer::{FailurePolicy, SyncMode};
 use tsugi_client::config::{
     AutoSwitch, EraChoice, InstancePolicy, LintMode, PinMode, RestartPolicy, StartPolicy, ValidationMode,
 };
+use tsugi_gateway::guard::api_key::KeyRole;
+use tsugi_gateway::guard::certificate::CertificateRule;
 use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_outbound::{AllowList, EgressList};
 use tsugi_process::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy};
@@ -17,7 +19,7 @@ use tsugi_schema::tool_name::ToolNaming;
 use url::Url;
 
 use super::key::nearest;
-use super::settings::{ArgumentMode, AuditSinkType, BuiltinServer, RemoteTransport};
+use super::settings::{ArgumentMode, AuditSinkType, BuiltinServer, CertificatePart, ClientAuthWord, RemoteTransport};
 
 /// What a value should have been.
 #[derive(Debug, PartialEq, Eq)]
@@ -363,6 +365,15 @@ pub(crate) fn json_pointer(text: &str) -> ParseResult<String> {
     if text.starts_with('/') { Ok(text.to_owned()) } else { expected("a JSON pointer such as /to") }
 }
 
+/// The name in a certificate, with stars: one of the forms that a certificate can have.
+pub(crate) fn certificate_glob(text: &str) -> ParseResult<String> {
+    let is_form = text.contains(':') || text.starts_with('*');
+    match CertificateRule::new(text) {
+        Ok(_) if is_form => Ok(text.to_owned()),
+        _ => expected("a name in a certificate, such as spiffe://corp.example/*, dns:*.example.com or cn:ann"),
+    }
+}
+
 /// One of a few words.
 pub(crate) fn keyword<T: ConfigKeyword>(text: &str) -> ParseResult<T> {
     if let Some((_, meaning)) = T::WORDS.iter().find(|(word, _)| *word == text) {
@@ -396,6 +407,9 @@ words! {
     AuditSinkType: "postgres" => Postgres, "syslog" => Syslog, "otlp" => Otlp;
     FailurePolicy: "refuse" => Refuse, "continue" => Continue;
     BuiltinServer: "pm" => Pm, "demo" => Demo;
+    ClientAuthWord: "off" => Off, "optional" => Optional, "required" => Required;
+    CertificatePart: "uri" => Uri, "dns" => Dns, "cn" => Cn, "key" => Key;
+    KeyRole: "admin" => Admin, "user" => User, "readOnly" => Reader;
     AutoSwitch: "auto" => Auto, "on" => On, "true" => On, "yes" => On, "off" => Off, "false" => Off, "no" => Off;
     RemoteTransport: "auto" => Auto, "http" => Http, "streamable-http" => Http, "streamableHttp" => Http,
         "sse" => Sse, "rpc" => Rpc, "websocket" => Websocket, "ws" => Websocket;

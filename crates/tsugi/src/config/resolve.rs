@@ -1,6 +1,7 @@
 //! Turns what the user wrote into settings that are checked and complete, or into all of its problems.
 
 pub(super) mod audit;
+mod certificates;
 pub(super) mod gateway;
 pub(super) mod oauth;
 pub(super) mod options;

@@ -4,6 +4,7 @@
 //! in place.
 
 mod audit_log;
+mod certificates;
 mod downstream;
 mod login;
 mod network;
@@ -27,6 +28,8 @@ use super::secret::{MaskedText, Secret};
 
 pub(crate) use audit_log::{ArgumentMode, AuditSettings, AuditSinkSettings, AuditSinkType};
 pub(in crate::config) use audit_log::{audit, audit_sink};
+pub(crate) use certificates::CallerCertificateSettings;
+pub(in crate::config) use certificates::caller_certificate;
 pub(crate) use downstream::{AdminSettings, GatewaySettings, LimitSettings};
 pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, previous_key};
 pub(crate) use login::SignInSettings;
@@ -39,7 +42,9 @@ pub(in crate::config) use oauth::{admin_needs, introspection, issuer, issuer_cla
 pub(in crate::config) use pinning::pin;
 pub(crate) use policy::CacheSettings;
 pub(in crate::config) use policy::{breaker, cache, pool, retry, sandbox, validate};
-pub(crate) use tls::{KeyPairSettings, ListenerTlsSettings, ServerTlsSettings};
+pub(crate) use tls::{
+    CertificatePart, ClientAuthSettings, ClientAuthWord, KeyPairSettings, ListenerTlsSettings, ServerTlsSettings,
+};
 pub(in crate::config) use tls::{certificate, listener_tls, server_tls};
 pub(in crate::config) use top::options;
 pub(crate) use top::{OptionSettings, root};
@@ -150,6 +155,9 @@ pub(crate) struct AuthSettings {
     pub(crate) admin_key: Option<Secret>,
     #[serde(flatten, skip_serializing_if = "OAuthSettings::is_off")]
     pub(crate) oauth: OAuthSettings,
+    /// Absent when every certificate of an authority makes a user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) certificates: Option<Vec<CallerCertificateSettings>>,
 }
 
 impl AuthSettings {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may stop, and say what it skips")]
 
 mod audit;
+mod client_certificates;
 mod command;
 mod dashboard;
 mod docs;

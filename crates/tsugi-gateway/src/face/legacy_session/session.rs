@@ -14,6 +14,7 @@ use tsugi_protocol::json::{JsonObject, RawJson};
 use tsugi_protocol::mcp::log::LogLevel;
 use tsugi_protocol::mcp::meta::RequestMeta;
 use tsugi_protocol::mcp::subscription::SubscriptionFilter;
+use tsugi_protocol::mcp::version::Era;
 use tsugi_protocol::mcp::{ClientProfile, Method, ProtocolVersion, ServerIdentity};
 use tsugi_protocol::rpc::{
     RequestId, ResponsePayload, RpcError, RpcMessage, RpcNotification, RpcRequest, RpcResponse, code,
@@ -313,7 +314,7 @@ impl LegacySession {
             meta: RequestMeta::from_legacy(own.as_ref(), self.client.clone(), Some(level)),
             params: params.without("_meta"),
             caller: caller.clone(),
-            options: CallOptions { face: "legacy", request_id, ..CallOptions::default() },
+            options: CallOptions { face: "legacy", era: Some(Era::Legacy), request_id, ..CallOptions::default() },
         }))
     }
 

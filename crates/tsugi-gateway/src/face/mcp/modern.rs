@@ -5,10 +5,11 @@ pub(crate) mod stream;
 
 use ::http::{HeaderMap, HeaderName, Response, StatusCode};
 use serde_json::json;
-use tsugi_protocol::answer::{Call, CallFailure, CallParts, Outcome, ReplyEvent};
+use tsugi_protocol::answer::{Call, CallFailure, CallOptions, CallParts, Outcome, ReplyEvent};
 use tsugi_protocol::era::to_modern;
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use tsugi_protocol::mcp::meta::{self, RequestMeta};
+use tsugi_protocol::mcp::version::Era;
 use tsugi_protocol::mcp::{Method, ProtocolVersion};
 use tsugi_protocol::rpc::{RequestId, RpcError, RpcMessage, RpcRequest, code};
 
@@ -89,7 +90,7 @@ fn read(
         params: params.without("_meta"),
         meta: request_meta,
         caller: face_request.principal.caller().clone(),
-        options: face_request.options("mcp"),
+        options: CallOptions { era: Some(Era::Modern), ..face_request.options("mcp") },
     });
     listen::expect_few(&call)?;
     Ok(call)

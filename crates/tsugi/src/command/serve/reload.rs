@@ -89,7 +89,10 @@ impl RunningGateway<'_> {
     fn begin(&mut self, loaded: LoadedConfig) -> Result<(), CommandFailure> {
         // Dropping it stops the servers it was starting.
         self.coming = None;
-        let plan = GatewayPlan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
+        let mut plan = GatewayPlan::make(self.app, &loaded, &self.manager, Some(&self.loaded.settings))?;
+        if let Some(audit) = &self.audit {
+            audit.follow_egress(&mut plan.servers);
+        }
         self.keys_of(&loaded.settings)?;
         // The slowest new server decides how long the old configuration stays.
         let patience = plan.servers.iter().map(|server| self.app.patience(server)).max().unwrap_or_default();
@@ -111,8 +114,8 @@ impl RunningGateway<'_> {
 
     /// Refuses settings that would leave a reachable address without any key.
     fn expect_keys(&self, keys: &[ApiKey]) -> Result<(), CommandFailure> {
-        if !keys.is_empty() || self.guard.accepts_tokens() || !self.guard.needs_keys() || self.guard.refuses_everyone()
-        {
+        let has_others = self.guard.accepts_tokens() || self.guard.knows_certificates();
+        if !keys.is_empty() || has_others || !self.guard.needs_keys() || self.guard.refuses_everyone() {
             return Ok(());
         }
         let address = self.handle.addresses()[0];
@@ -184,6 +187,7 @@ fn settings_needing_restart(old: &CheckedSettings, new: &CheckedSettings) -> Vec
         ("gateway.listen", before.listen != after.listen),
         ("gateway.publicUrl", before.public_url != after.public_url),
         ("gateway.auth.issuers", before.auth.oauth != after.auth.oauth),
+        ("gateway.auth.certificates", before.auth.certificates != after.auth.certificates),
         ("gateway.tls", before.tls != after.tls),
         ("gateway.trustedProxies", before.trusted_proxies != after.trusted_proxies),
         ("gateway.insecure", before.insecure != after.insecure),

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::shape::SchemaShape;
 use crate::config::parse::{self, ConfigKeyword, ParseResult, expected};
-use crate::config::settings::RemoteTransport;
+use crate::config::settings::{CertificatePart, RemoteTransport};
 
 /// A type of values.
 pub(crate) struct ValueType<T> {
@@ -45,6 +45,9 @@ pub(crate) const HOSTS: ValueType<String> = plain(SchemaShape::TextList, parse::
 pub(crate) const ADDRESS_RANGES: ValueType<AddressRange> = plain(SchemaShape::TextList, parse::address_range);
 pub(crate) const ORIGINS: ValueType<String> = plain(SchemaShape::TextList, parse::origin);
 pub(crate) const PINS: ValueType<String> = plain(SchemaShape::TextList, parse::pin);
+/// The name in a certificate, with stars.
+pub(crate) const CERTIFICATE_GLOB: ValueType<String> = plain(SchemaShape::Text, parse::certificate_glob);
+pub(crate) const CERTIFICATE_PARTS: ValueType<CertificatePart> = plain(SchemaShape::TextList, parse::keyword);
 pub(crate) const CERTIFICATE_NAME: ValueType<String> = plain(SchemaShape::Text, parse::server_name);
 pub(crate) const ERROR_CODES: ValueType<String> = plain(SchemaShape::ErrorCodes, parse::error_code);
 pub(crate) const TRANSPORT_WORD: ValueType<RemoteTransport> = plain(SchemaShape::Words(TRANSPORTS), parse::keyword);

@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
 
-use super::oauth;
 use super::reader::{SettingsReader, SettingsSection};
+use super::{certificates, oauth};
 use crate::config::document::ConfigNode;
 use crate::config::key::Setting;
 use crate::config::secret::Secret;
@@ -36,6 +36,14 @@ pub(super) fn read(
             .problems
             .push(problem.with_hint("write `publicUrl: https://…`, the address under which clients know the gateway"));
     }
+    let asks_for_certificates = settings.tls.as_ref().is_some_and(|tls| tls.client_auth.is_some());
+    if let (Some(_), false, Some(node)) =
+        (&settings.auth.certificates, asks_for_certificates, section.get(&gateway::AUTH))
+    {
+        let problem = reader.source.problem(node.span, "`auth.certificates` needs `gateway.tls.clientAuth`");
+        let hint = "write `tls: {clientAuth: required, clientCa: ca.pem, …}`, so that callers are asked for one";
+        reader.problems.push(problem.with_hint(hint));
+    }
     settings
 }
 
@@ -43,15 +51,19 @@ pub(in crate::config) fn read_auth(reader: &mut SettingsReader<'_>, node: &Confi
     let section = SettingsSection::open(reader, Some(node), &auth::TABLE);
     let keys = section.get(&auth::KEYS).map(|node| read_keys(reader, node)).unwrap_or_default();
     let oauth = oauth::read(reader, &section);
-    let is_empty = |key| section.get(key).is_none();
-    if is_empty(&auth::KEYS.key) && is_empty(&auth::ADMIN_KEY.key) && is_empty(&auth::ISSUERS.key) {
-        reader.problem(node, "`auth` lets no client in: it has neither `keys` nor `adminKey` nor `issuers`");
+    let certificates = section.get(&auth::CERTIFICATES).map(|node| certificates::read(reader, node));
+    let ways = [&auth::KEYS.key, &auth::ADMIN_KEY.key, &auth::ISSUERS.key, &auth::CERTIFICATES.key];
+    if ways.into_iter().all(|key| section.get(key).is_none()) {
+        reader.problem(
+            node,
+            "`auth` lets no client in: it has neither `keys` nor `adminKey` nor `issuers` nor `certificates`",
+        );
     }
     let admin_key = section.get(&auth::ADMIN_KEY).and_then(|node| read_api_key(reader, node));
     if admin_key.is_some() && keys.iter().any(|key| key.name == ADMIN) {
         reader.problem(node, format!("a key is called `{ADMIN}`, and so is `adminKey`: give that key another name"));
     }
-    AuthSettings { keys, admin_key, oauth }
+    AuthSettings { keys, admin_key, oauth, certificates }
 }
 
 fn read_keys(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Vec<KeySettings> {

@@ -5,7 +5,8 @@ use super::reader::{SettingsReader, SettingsSection};
 use crate::config::document::ConfigNode;
 use crate::config::key::SettingKey;
 use crate::config::settings::{
-    KeyPairSettings, ListenerTlsSettings, ServerTlsSettings, certificate, listener_tls, server_tls,
+    ClientAuthSettings, ClientAuthWord, KeyPairSettings, ListenerTlsSettings, ServerTlsSettings, certificate,
+    listener_tls, server_tls,
 };
 
 /// Reads `gateway.tls`.
@@ -23,7 +24,46 @@ pub(in crate::config) fn read_tls(reader: &mut SettingsReader<'_>, node: &Config
         reader.problem(node, "`tls` needs `cert` and `key`");
     }
     let redirect = reader.optional(&section, &listener_tls::REDIRECT);
-    (!certificates.is_empty()).then_some(ListenerTlsSettings { certificates, redirect })
+    let client_auth = client_auth(reader, node, &section);
+    (!certificates.is_empty()).then_some(ListenerTlsSettings { certificates, redirect, client_auth })
+}
+
+/// Whose certificates are believed. A list of authorities without `clientAuth` would look like protection.
+fn client_auth(
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    section: &SettingsSection<'_>,
+) -> Option<ClientAuthSettings> {
+    let mode = reader.or_default(section, &listener_tls::CLIENT_AUTH);
+    let settings = ClientAuthSettings {
+        is_required: mode == ClientAuthWord::Required,
+        ca: reader.paths(section, &listener_tls::CLIENT_CA).unwrap_or_default(),
+        crl: reader.paths(section, &listener_tls::CLIENT_CRL).unwrap_or_default(),
+        names: reader.list_or_default(section, &listener_tls::CLIENT_NAMES),
+        trust_domain: reader.optional(section, &listener_tls::TRUST_DOMAIN),
+    };
+    if mode == ClientAuthWord::Off {
+        let unused = [&listener_tls::CLIENT_CA.key, &listener_tls::CLIENT_CRL.key, &listener_tls::TRUST_DOMAIN.key];
+        if let Some(key) = unused.into_iter().find(|key| section.get(key).is_some()) {
+            let message = format!("`{}` needs `clientAuth: optional` or `clientAuth: required`", key.name);
+            reader.problem(node, message);
+        }
+        return None;
+    }
+    if settings.ca.is_empty() {
+        reader.problem(node, "`clientAuth` needs `clientCa`: the authorities of callers' certificates");
+    }
+    if settings.names.is_empty() {
+        reader.problem(node, "`clientNames` is empty: no certificate could name a caller");
+    }
+    let is_domain = |domain: &String| {
+        let is_letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'_');
+        !domain.is_empty() && domain.bytes().all(is_letter)
+    };
+    if settings.trust_domain.as_ref().is_some_and(|domain| !is_domain(domain)) {
+        reader.problem(node, "`trustDomain` is a domain alone, in small letters, such as `corp.example`");
+    }
+    Some(settings)
 }
 
 fn more_pairs(reader: &mut SettingsReader<'_>, list: &ConfigNode) -> Vec<KeyPairSettings> {

@@ -51,6 +51,7 @@ settings! {
     keys {
         KEYS: () = "keys", by_hand(Tables("gateway.auth.keys[]")), "[]", "API keys.";
         ISSUERS: () = "issuers", by_hand(Tables("gateway.auth.issuers[]")), "[]", "OAuth issuers whose access tokens are accepted; needs `gateway.publicUrl`.";
+        CERTIFICATES: () = "certificates", by_hand(Tables("gateway.auth.certificates[]")), "", "What callers with certificates may do; needs `gateway.tls.clientAuth`.";
         SCOPES: () = "scopes", by_hand(Table("gateway.auth.scopes")), "", "Which scopes a token needs.";
         ADMIN_NEEDS: () = "adminNeeds", by_hand(Table("gateway.auth.adminNeeds")), "", "What a token must show before its role makes an administrator.";
         ADMIN_KEY: () = "adminKey", by_hand(Text), "", "The key for control and dashboard itself; better from a variable or a file. A key that is stored as a hash goes into `keys`, with `admin: true`.";
