@@ -15,6 +15,7 @@ mod resource;
 mod route;
 mod single_server;
 mod snapshot;
+pub mod tool_search;
 mod watch;
 
 use std::collections::HashMap;
@@ -46,6 +47,7 @@ use list::ListKind;
 use page::PageLimit;
 use presentation::ServerPresentation;
 use snapshot::HubSnapshot;
+use tool_search::{LastIndex, SearchTool, ToolListing};
 
 /// How many changes a slow listener may be behind before it misses some.
 const CHANGES: usize = 256;
@@ -65,6 +67,8 @@ pub struct HubConfig {
     pub page: PageLimit,
     /// Which servers only certain tenants see.
     pub tenants: ServerTenants,
+    /// Whether `tools/list` lists the tools or only the way to find them.
+    pub listing: ToolListing,
 }
 
 impl Default for HubConfig {
@@ -76,6 +80,7 @@ impl Default for HubConfig {
             settle: Duration::from_secs(3),
             page: PageLimit::default(),
             tenants: ServerTenants::default(),
+            listing: ToolListing::All,
         }
     }
 }
@@ -114,6 +119,8 @@ struct SnapshotFeed {
     /// Grows with every new view.
     renewed: signal::Sender<u64>,
     changes: broadcast::Sender<RpcNotification>,
+    /// What tool search has split into words already.
+    last_index: LastIndex,
 }
 
 impl Drop for HubState {
@@ -134,6 +141,7 @@ impl Hub {
             reconfigured: Notify::new(),
             renewed: signal::Sender::new(0),
             changes: broadcast::channel(CHANGES).0,
+            last_index: LastIndex::default(),
         });
         // It has no handle on the hub, so that dropping the hub ends it.
         let watcher = tokio::spawn(watch::run(manager.clone(), view.clone(), metrics.clone())).abort_handle();
@@ -206,7 +214,11 @@ impl Hub {
     }
 
     fn list_page(&self, list: ListKind, snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Outcome {
-        match snapshot.page(list, call, access) {
+        let page = match list {
+            ListKind::Tools if snapshot.is_searched(access) => tool_search::page(snapshot, call, access),
+            _ => snapshot.page(list, call, access),
+        };
+        match page {
             Ok(page) => Outcome::Complete(page),
             Err(fault) => Outcome::fault(fault),
         }
@@ -229,6 +241,8 @@ impl Hub {
                 self.forward_later(call, access)
             }
             Ok(routed) => routed.answer(call, self),
+            // Names of tool search are never names of servers' tools, so only a name that was not found can be one.
+            Err(_) if let Some(tool) = SearchTool::called_by(&call, &snapshot) => tool.answer(self, call, access),
             Err(fault) => match route::unlisted_server(&snapshot, &call, &access) {
                 Some(server) => self.forward_once_listed(call, access, server, fault),
                 None if self.is_settled(&snapshot) => self.refuse(&call, fault),

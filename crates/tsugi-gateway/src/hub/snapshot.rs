@@ -21,6 +21,7 @@ use tsugi_schema::tool_name::{MAX_NAME, NameMap, ToolTarget};
 use super::HubConfig;
 use super::list::ListKind;
 use super::page::{self, ListPage, PageLimit};
+use super::tool_search::SearchState;
 use crate::guard::caller_access::CallerAccess;
 use crate::telemetry::GatewayMetrics;
 use crate::telemetry::metrics::ToolMeter;
@@ -127,6 +128,8 @@ pub(crate) struct HubSnapshot {
     pub(crate) is_complete: bool,
     /// The names of the servers whose lists are known.
     pub(crate) servers_told: HashSet<String>,
+    /// Tool search over these tools, and whether it is on.
+    pub(super) search: SearchState,
     limit: PageLimit,
 }
 
@@ -164,6 +167,7 @@ impl HubSnapshot {
             // Asked of what is in this view, and not of the servers once more: one that tells what it has just now
             // would make a view complete that does not have it.
             is_complete: servers.iter().all(|server| has_told(&known, server) || has_given_up(server)),
+            search: SearchState::new(config.listing),
             limit: config.page,
         };
         // After all names are known, since pages are written from them.
@@ -226,8 +230,9 @@ impl HubSnapshot {
         let bytes = |view: &HubSnapshot| -> Vec<bytes::Bytes> {
             view.names(list).pages.iter().map(|page| page.modern.bytes().clone()).collect()
         };
+        let is_listed_alike = list != ListKind::Tools || self.search.listing() == other.search.listing();
         // Compared as clients see them: a change that they cannot see is not announced.
-        bytes(self) != bytes(other)
+        !is_listed_alike || bytes(self) != bytes(other)
     }
 
     fn names(&self, list: ListKind) -> &PublicNames {
@@ -248,7 +253,11 @@ impl HubSnapshot {
         }
     }
 
-    fn write(&self, list: ListKind, page: &ListPage<'_>, freshness: CacheHints) -> JsonObject {
+    pub(super) fn freshness(&self, list: ListKind) -> CacheHints {
+        self.names(list).freshness
+    }
+
+    pub(super) fn write(&self, list: ListKind, page: &ListPage<'_>, freshness: CacheHints) -> JsonObject {
         let array =
             RawJson::parse(format!("[{}]", page.items.join(",")).into()).expect("an array of values is a value");
         let mut own = ObjectWriter::with_capacity(96);
@@ -395,7 +404,7 @@ fn freshness(known: &KnownCatalogs<'_>, list: ListKind) -> CacheHints {
     known.iter().map(|(_, catalog)| of(catalog)).reduce(CacheHints::narrowest).unwrap_or(CacheHints::NONE)
 }
 
-fn own_info() -> RawJson {
+pub(super) fn own_info() -> RawJson {
     RawJson::from(serde_json::json!({"name": "tsugi", "version": env!("CARGO_PKG_VERSION")}))
 }
 

@@ -344,6 +344,11 @@ impl ToolMeter {
         MeteredCall { meter: self, started }
     }
 
+    /// How many calls have succeeded.
+    pub(crate) fn successes(&self) -> u64 {
+        self.counts.as_ref().map_or(0, |counts| counts.ok.get())
+    }
+
     /// Counts a call that ended; `None` when its caller went away.
     fn count(&self, started: CallStart, outcome: Option<&Outcome>) {
         let took = self.recorder.record(self.place, started, outcome);

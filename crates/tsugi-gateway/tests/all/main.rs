@@ -20,6 +20,7 @@ mod restricted;
 mod streams;
 mod takeover;
 mod tls;
+mod tool_search;
 mod walk;
 mod wires;
 mod world;

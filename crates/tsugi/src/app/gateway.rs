@@ -162,7 +162,8 @@ pub(crate) fn hub(all: &CheckedSettings, servers: &[&ServerSettings]) -> Result<
     let limits = &all.gateway.limits;
     let page =
         PageLimit { items: limits.max_page_items, bytes: usize::try_from(limits.max_page_size).unwrap_or(usize::MAX) };
-    Ok(HubConfig { naming, presentations, settings, page, tenants: tenants(servers), ..HubConfig::default() })
+    let listing = all.gateway.tools;
+    Ok(HubConfig { naming, presentations, settings, page, tenants: tenants(servers), listing, ..HubConfig::default() })
 }
 
 /// Which servers only certain tenants see.

@@ -15,6 +15,7 @@ use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_outbound::{AllowList, EgressList};
 use tsugi_process::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy};
 use tsugi_protocol::answer::FaultCode;
+use tsugi_gateway::hub::tool_search::ToolListing;
 use tsugi_schema::tool_name::ToolNaming;
 use url::Url;
 
@@ -396,6 +397,7 @@ macro_rules! words {
 words! {
     RestartPolicy: "on-failure" => OnFailure, "never" => Never;
     StartPolicy: "eager" => Eager, "lazy" => Lazy;
+    ToolListing: "all" => All, "search" => Search, "auto" => Auto;
     ToolNaming: "prefix" => Prefix, "prefix-on-conflict" => PrefixOnConflict, "bare" => Bare;
     EraChoice: "auto" => Auto, "modern" => Modern, "legacy" => Legacy;
     ValidationMode: "off" => Off, "warn" => Warn, "enforce" => Enforce;

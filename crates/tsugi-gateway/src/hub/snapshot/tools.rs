@@ -51,6 +51,11 @@ pub(super) fn tools(
     let mut names = PublicNames::default();
     for offered in &all {
         let Some(name) = map.name(&target(offered)) else { continue };
+        if config.listing.reserves(name) {
+            let text = format!("its tool {:?} is not shown: tool search has that name", offered.tool.name());
+            clashes.push(NameClash { server: offered.server.name().to_owned(), text });
+            continue;
+        }
         names.push(name.to_owned(), entry(offered, name, metrics));
     }
     (names, clashes)

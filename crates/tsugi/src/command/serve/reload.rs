@@ -235,6 +235,7 @@ mod tests {
             ("audit: {file: audit.jsonl}", &["audit"]),
             ("options: {inputPatience: 9s}", &["options.inputPatience"]),
             ("gateway: {stateKey: 0123456789-0123456789-0123456789}", &["gateway.stateKey"]),
+            ("gateway: {tools: search}", &[]),
             ("gateway: {naming: bare, drainTimeout: 1s, adminApi: {enabled: no}, limits: {maxPageItems: 5}}", &[]),
             ("options: {timeout: 1s, cache: on}", &[]),
         ] {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use tsugi_gateway::guard::proxy_trust::AddressRange;
+use tsugi_gateway::hub::tool_search::ToolListing;
 use tsugi_schema::tool_name::ToolNaming;
 
 use super::{AuthSettings, ListenerTlsSettings, OptionSettings, milliseconds};
@@ -28,6 +29,7 @@ settings! {
         one INSECURE insecure: bool = "insecure", FLAG, "false", "Listen where others can reach it, without authentication or without TLS.";
         hand TLS tls: Option<ListenerTlsSettings> = "tls", by_hand(Table("gateway.tls")), "", "Certificates, with which it speaks HTTPS. Without it, plain HTTP.", section.get(&gateway::TLS).and_then(|node| read_tls(reader, node));
         custom NAMING naming: ToolNaming = "naming", keyword(), "", "How tools are named together. Default: `options.naming`.", reader.optional(section, &gateway::NAMING).unwrap_or(options.naming);
+        one TOOLS tools: ToolListing = "tools", keyword(), "all", "What `tools/list` of all servers together lists: `all` tools, or with `search` only `search_tools` and `call_tool`. `auto` searches when the descriptions of the caller's tools are larger than 32 KiB.";
         many ALLOWED_HOSTS allowed_hosts: String = "allowedHosts", HOSTS, "[]", "Host names that requests may use, besides its own address and loopback.";
         many ALLOWED_ORIGINS allowed_origins: String = "allowedOrigins", ORIGINS, "[]", "Web origins that may send requests, besides its own.";
         many TRUSTED_PROXIES trusted_proxies: AddressRange = "trustedProxies", ADDRESS_RANGES, "[]", "Addresses or ranges (`10.0.0.0/8`) of proxies in front of it. Their `X-Forwarded-For` says which client sent too many wrong keys; without this, all clients of a proxy are one.";
