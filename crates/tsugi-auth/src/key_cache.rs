@@ -19,7 +19,7 @@ const LAST_GOOD: u64 = 86_400;
 const UNKNOWN_PAUSE: u64 = 30;
 /// The least time between two attempts while there are no keys at all.
 const EMPTY_PAUSE: u64 = 5;
-/// How long a key id is remembered that the issuer does not have.
+/// How long a key id that the issuer does not have is remembered.
 const UNKNOWN_MEMORY: u64 = 60;
 const MAX_UNKNOWN: usize = 1_024;
 

@@ -424,7 +424,7 @@ impl AccessGuard {
     }
 }
 
-/// Waits until an authority has ended by itself. The clock of the wall may be set, so it is looked at once a minute.
+/// Waits until an authority has ended by itself. The system clock may be changed, so it is read once a minute.
 async fn end_of(authority: &Authority) {
     const LOOK: Duration = Duration::from_secs(60);
     let Some(end) = authority.end() else { return std::future::pending().await };

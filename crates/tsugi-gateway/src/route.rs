@@ -6,7 +6,7 @@ use crate::backend::ServerCommand;
 use crate::dashboard::DashboardView;
 use crate::dashboard::page::PageFile;
 
-/// A way in.
+/// What an address of the gateway serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// MCP over POST, both eras.
@@ -45,13 +45,13 @@ pub enum Route {
     Order(ServerCommand),
     /// A server's log.
     Log,
-    /// Numbers.
+    /// The Prometheus metrics.
     Metrics,
     /// Where tokens for an address of ours come from (RFC 9728).
     ResourceMetadata,
-    /// Alive.
+    /// Whether the process is alive.
     Healthz,
-    /// Ready for calls.
+    /// Whether the gateway is ready for calls.
     Readyz,
     /// A file of the dashboard.
     Page(PageFile),

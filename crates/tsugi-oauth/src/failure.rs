@@ -92,8 +92,8 @@ impl OauthFailure {
     /// What to do, where there is something.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NeedsSignIn => "sign in with `tsugi login SERVER`",
-            Self::NeedsScope(_) => "sign in for more with `tsugi login SERVER --scope …`",
+            Self::NeedsSignIn => "sign in to the server",
+            Self::NeedsScope(_) => "sign in to the server again, for more scopes",
             Self::NoPkce => "if the provider supports PKCE and does not say so, set `quirks: [assumePkce]`",
             Self::NoClient => "register a client with the provider and set `client.id`",
             Self::ClientOfOtherIssuer => {

@@ -107,7 +107,7 @@ pub fn canonical(json: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// Writes one proved value. Each level is read by itself, so that numbers are seen as they are written: serde_json rounds
+/// Writes one value that was checked before. Each level is read by itself, so that numbers are seen as they are written: serde_json rounds
 /// them otherwise than RFC 8785 does.
 fn write(raw: &str, text: &mut String, depth: usize) -> Option<()> {
     let raw = raw.trim();

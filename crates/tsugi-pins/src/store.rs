@@ -42,7 +42,7 @@ pub enum OfferSource {
     Remembered,
 }
 
-/// What a caller gets of a thing.
+/// Whether callers get a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemVerdict {
     /// As the server offers it.
@@ -332,8 +332,8 @@ impl StoreState {
         events: &mut Vec<PinEvent>,
     ) -> OfferVerdicts {
         if let Err(error) = self.disk.reload() {
-            // The pins of before hold: a file that was damaged must not open the door.
-            tracing::error!(target: "tsugi_pins", %error, "the lock file cannot be read: the pins of before hold");
+            // The previous pins stay in force: a file that was damaged must not open the door.
+            tracing::error!(target: "tsugi_pins", %error, "the lock file cannot be read: the previous pins stay in force");
         }
         self.remember_tools(server, offer);
         let drifts = compare(self.disk.lock(), server, offer);

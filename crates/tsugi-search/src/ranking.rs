@@ -15,7 +15,7 @@ pub struct RankingWeights {
     pub synonym: f32,
     /// What a word of the same subject counts.
     pub subject: f32,
-    /// What a word counts that the word asked is a kind of.
+    /// The weight of a more general word than the one in the query.
     pub kind: f32,
     /// What a word of the query counts that most requests have.
     pub request_word: f32,
@@ -65,7 +65,7 @@ impl FieldLengths {
     }
 }
 
-/// How telling a word is that this many of all tools have.
+/// The weight of a word by its rarity: how many of all tools have it.
 pub(crate) fn rarity(having: usize, all: usize) -> f32 {
     let (having, all) = (having as f32, all as f32);
     (1.0 + (all - having + 0.5) / (having + 0.5)).ln()

@@ -45,7 +45,7 @@ impl TokenExchange {
     }
 }
 
-/// Basic is what every provider must support, and what a provider means that does not say (OpenID Connect Discovery §3).
+/// Every provider must support Basic, and it is the default of a provider that lists no method (OpenID Connect Discovery §3).
 fn takes_basic(metadata: &IssuerMetadata) -> bool {
     let methods = &metadata.features.token_endpoint_auth_methods_supported;
     let has = |wanted: &str| methods.iter().any(|method| method == wanted);

@@ -174,7 +174,7 @@ impl Gateway {
         self.backend.control().map(ServerControl::servers).unwrap_or_default()
     }
 
-    /// The states of the servers that this caller may use something of. A guest gets none.
+    /// The states of the servers that this caller may use, even in part. A guest gets none.
     fn readyz(&self, principal: &Principal) -> Response<ResponseBody> {
         if principal.is_guest() {
             return face::http::json(StatusCode::OK, ResponseBody::one(r#"{"status":"ready"}"#.into()));

@@ -47,7 +47,7 @@ pub enum GrantChoice {
 /// How a person signs in.
 #[derive(Clone)]
 pub enum SignInWay {
-    /// Not here: with `tsugi login`, which writes to the same store.
+    /// Not here: another process signs in and writes to the same store.
     Elsewhere,
     Browser(Arc<dyn SignInBrowser>),
     Device(Arc<dyn DeviceDisplay>),

@@ -18,7 +18,7 @@ pub enum PinStoreError {
     Io { path: PathBuf, error: std::io::Error },
 }
 
-/// By what a change of the file shows.
+/// What tells one version of the file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     inode: u64,

@@ -27,7 +27,7 @@ use tsugi_outbound::OutboundRules;
 pub(crate) struct ResolvedConfig {
     pub(crate) settings: CheckedSettings,
     pub(crate) warnings: Vec<ConfigProblem>,
-    /// What keeps servers that are switched off from being switched on: of interest to who asks how things stand.
+    /// Why servers that are switched off could not be switched on, for `tsugi status` and `tsugi doctor`.
     pub(crate) dormant: Vec<ConfigProblem>,
 }
 

@@ -39,7 +39,7 @@ impl PinWatcher {
             Ok(true) => manager.servers().iter().for_each(|server| server.refresh()),
             Ok(false) => {}
             // A file that is being edited by hand is read again when it is saved again.
-            Err(error) => tracing::error!(%error, "the lock file cannot be used: the pins of before hold"),
+            Err(error) => tracing::error!(%error, "the lock file cannot be used: the previous pins stay in force"),
         }
     }
 }
