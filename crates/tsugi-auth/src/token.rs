@@ -180,11 +180,13 @@ fn refuse_other_kinds(claims: &Map<String, Value>) -> Result<(), TokenRefusal> {
     if claims.contains_key("cnf") {
         return Err(TokenRefusal::SenderConstrained);
     }
-    // ID tokens have hashes of what was issued beside them; logout tokens have events (OpenID Connect).
-    let is_id_token = ["at_hash", "c_hash"].iter().any(|name| claims.contains_key(*name));
     // Cognito and Keycloak write the kind into the claims, because the media type is `JWT` for all of theirs.
     let is_named =
         |name: &str, kinds: &[&str]| claims.get(name).and_then(Value::as_str).is_some_and(|kind| kinds.contains(&kind));
+    // ID tokens have hashes of what was issued beside them, and the nonce of their sign-in; logout tokens have events
+    // (OpenID Connect). Keycloak before 24 puts the nonce into access tokens too, and names their kind.
+    let has = |name: &&str| claims.contains_key(*name);
+    let is_id_token = ["at_hash", "c_hash"].iter().any(has) || has(&"nonce") && !is_named("typ", &["Bearer"]);
     let is_other =
         is_named("token_use", &["id", "refresh"]) || is_named("typ", &["ID", "Refresh", "Offline", "Logout"]);
     match is_id_token || is_other || claims.contains_key("events") {

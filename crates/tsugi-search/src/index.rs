@@ -194,8 +194,13 @@ impl ScoreSheet {
     }
 }
 
+/// How much of a query is read. A sentence is shorter, and a body of megabytes must not keep a thread busy.
+const MAX_QUERY_CHARS: usize = 1024;
+
 /// The distinct stems of a query with their importance. A query is a sentence: what it repeats is not more important.
 fn query_terms(query: &str, weights: &RankingWeights) -> Vec<(String, f32)> {
+    let end = query.char_indices().nth(MAX_QUERY_CHARS).map_or(query.len(), |(end, _)| end);
+    let query = &query[..end];
     let mut terms: Vec<(String, f32)> = Vec::new();
     for word in words::split(query) {
         let Some(term) = words::term(&word) else { continue };

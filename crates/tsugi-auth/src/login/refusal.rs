@@ -55,6 +55,11 @@ pub enum LoginProblem {
 }
 
 impl LoginRefusal {
+    /// True when the sign-in was one of ours and the provider was asked about it.
+    pub fn cost_a_request(&self) -> bool {
+        matches!(self, Self::Unreachable | Self::CodeRefused | Self::NoIdToken | Self::IdToken(_))
+    }
+
     /// A word for logs and metrics that stays the same when the sentence changes.
     pub fn rule(self) -> &'static str {
         match self {

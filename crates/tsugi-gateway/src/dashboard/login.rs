@@ -51,7 +51,10 @@ pub(crate) async fn finish(asked: &FaceRequest<'_>) -> Result<Response<ResponseB
             response
         }
         Err(refusal) => {
-            guard.count_failed_login(asked.parts, asked.peer);
+            // Any web page can send browsers here without a sign-in of ours: that must not lock their address out.
+            if refusal.cost_a_request() {
+                guard.count_failed_login(asked.parts, asked.peer);
+            }
             if let Some(trail) = trail {
                 trail.note(&AuditEvent::CredentialRefused { address: address.as_deref() });
             }

@@ -63,14 +63,13 @@ impl AccessPermit {
 
     /// True when this name of this server may be seen and used.
     pub fn allows(&self, server: &str, name: &str) -> bool {
-        let is_in = |patterns: &[PermitPattern], name: &str| {
-            let is_meant =
-                |pattern: &PermitPattern| pattern.subject == PatternSubject::Name && pattern.matches(server, name);
-            patterns.iter().any(is_meant)
-        };
+        !self.denies(server, name) && is_in(&self.allow, server, name)
+    }
+
+    fn denies(&self, server: &str, name: &str) -> bool {
         // A server that ignores case would run a denied tool under the spelling that no pattern names.
-        let is_denied = !self.deny.is_empty() && (is_in(&self.deny, name) || is_in(&self.deny, &plain_spelling(name)));
-        !is_denied && is_in(&self.allow, name)
+        !self.deny.is_empty()
+            && (is_in(&self.deny, server, name) || is_in(&self.deny, server, &plain_spelling(name)))
     }
 
     /// True when a method that no revision defines may be sent to this server. What it does is unknown, so a pattern must
@@ -92,9 +91,17 @@ impl AccessPermit {
     }
 
     /// True when this address of this server may be seen and used. Addresses that mean the same are decided alike, and
-    /// one with `.` or `..` segments is never allowed: where it leads is for the server to say.
+    /// one with `.` or `..` segments is never allowed: where it leads is for the server to say. A denial also holds for
+    /// what a server opens that joins segments, decodes slashes, or drops query and fragment.
     pub fn allows_uri(&self, server: &str, uri: &str) -> bool {
-        canonical_uri(uri).is_some_and(|uri| self.allows(server, &uri))
+        let Some(canonical) = canonical_uri(uri) else { return false };
+        if !self.allows(server, &canonical) {
+            return false;
+        }
+        // Only denials are read this way, so callers without any pay nothing.
+        self.deny.is_empty()
+            || canonical_uri(&loose_uri(&canonical)).is_some_and(|loose| !self.denies(server, &loose))
+                && !self.denies(server, canonical.split(['?', '#']).next().unwrap_or_default())
     }
 
     /// True when something of this server may be seen: a server of which nothing may be used is not shown.
@@ -105,6 +112,32 @@ impl AccessPermit {
         };
         !self.deny.iter().any(is_whole) && self.allow.iter().any(is_meant)
     }
+}
+
+fn is_in(patterns: &[PermitPattern], server: &str, name: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.subject == PatternSubject::Name && pattern.matches(server, name))
+}
+
+/// An address as a careless server reads it: encoded slashes, question marks and number signs decoded, backslashes as
+/// slashes, no empty segments, no query, no fragment and no slash at the end.
+fn loose_uri(uri: &str) -> String {
+    let mut decoded = uri.replace('\\', "/");
+    for (escape, sign) in [("%2f", "/"), ("%5c", "/"), ("%3f", "?"), ("%23", "#")] {
+        decoded = decoded.replace(escape, sign).replace(&escape.to_ascii_uppercase(), sign);
+    }
+    let path = decoded.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = path.split_once("://").map_or(("", path), |(scheme, rest)| (scheme, rest));
+    // The authority may be empty, as in `file:///`, so the slash after it stays.
+    let mut joined = String::with_capacity(path.len());
+    for (at, segment) in rest.split('/').enumerate() {
+        if at == 0 {
+            joined.push_str(segment);
+        } else if !segment.is_empty() {
+            joined.push('/');
+            joined.push_str(segment);
+        }
+    }
+    if scheme.is_empty() { joined } else { format!("{scheme}://{joined}") }
 }
 
 fn is_star(glob: &GlobMatcher) -> bool {
@@ -280,6 +313,29 @@ mod tests {
             assert!(!addresses.allows_uri("files", uri), "{uri}");
         }
         assert!(addresses.allows_uri("files", "file:///public/a"));
+    }
+
+    #[test]
+    fn a_denied_address_is_denied_however_a_server_may_read_it() {
+        let permit = AccessPermit::new(&["files"], &["files/file:///srv/secret/*", "files/file:///etc/key"]).unwrap();
+        for uri in [
+            "file:///srv/secret/a",
+            "file:///srv//secret/a",
+            "file:////srv/secret/a",
+            "file:///srv%2Fsecret/a",
+            "file:///srv%2fsecret%5ca",
+            "file:///srv\\secret\\a",
+            "file:///etc/key#x",
+            "file:///etc/key?x=1",
+            "file:///etc/key%23x",
+            "file:///etc/key/",
+            "file:///srv/x%2F..%2Fsecret/a",
+        ] {
+            assert!(!permit.allows_uri("files", uri), "{uri}");
+        }
+        for uri in ["file:///srv/public//a", "file:///srv/secrets", "file:///etc/keys?x=1", "web://a/https://b/c"] {
+            assert!(permit.allows_uri("files", uri), "{uri}");
+        }
     }
 
     #[test]

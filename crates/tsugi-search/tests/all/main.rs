@@ -143,5 +143,8 @@ fn hostile_text_is_only_text() {
     for query in &strange {
         index.search(query, 5, |_| true, |_| 0);
     }
+    // Only the beginning of a query is read: the work for one must not grow with its length.
+    let padded = |filler: &str| filler.repeat(2000) + " delete a file";
+    assert!(index.search(&padded("xyz "), 5, |_| true, |_| 0).is_empty());
     assert_eq!(first(&index, "read a file"), "read_file");
 }

@@ -21,13 +21,19 @@ pub struct FetchedDocument {
     pub max_age: Option<u64>,
 }
 
-/// Why a document did not come. The reason is logged where it is known.
+/// Why a document did not come or cannot be used. The reason is logged where it is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct DocumentFailure {
     /// The status, if there was an answer.
     pub status: Option<u16>,
     pub reason: String,
+}
+
+impl DocumentFailure {
+    pub(super) fn unusable(reason: impl ToString) -> Self {
+        Self { status: None, reason: reason.to_string() }
+    }
 }
 
 /// Fetches documents, within limits and from permitted addresses only.

@@ -47,25 +47,6 @@ impl KeyState {
 
 type RunningFetch = Shared<BoxFuture<'static, ()>>;
 
-/// Why the documents of an issuer cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum KeyFetchFailure {
-    #[error(transparent)]
-    Document(#[from] DocumentFailure),
-    #[error("the answer has the status {0}")]
-    Status(u16),
-    #[error("no address of its metadata has a document")]
-    NoMetadata,
-    #[error("the issuer is not an address that has metadata")]
-    NotAnAddress,
-    #[error(transparent)]
-    Metadata(#[from] tsugi_auth::issuer_metadata::MetadataProblem),
-    #[error("its metadata has no `jwks_uri`")]
-    NoKeySet,
-    #[error(transparent)]
-    KeySet(#[from] tsugi_auth::jose::key_set::KeySetProblem),
-}
-
 impl IssuerKeys {
     /// Nothing is fetched before a token asks for it: a gateway starts without its issuer.
     pub fn new(issuer: impl Into<String>, plain: PlainHttp, fetch: Arc<dyn DocumentFetch>) -> Self {
@@ -162,21 +143,21 @@ impl IssuerKeys {
         }
     }
 
-    async fn fetch_key_set(&self) -> Result<(KeySet, Option<u64>), KeyFetchFailure> {
+    async fn fetch_key_set(&self) -> Result<(KeySet, Option<u64>), DocumentFailure> {
         let known = self.state.lock().key_set_address.clone();
         let address = match known {
             Some(address) => address,
             None => self.find_key_set().await?,
         };
         let document = expect_success(self.fetch.get(&address, DocumentKind::KeySet).await?)?;
-        let set = KeySet::parse(&document.body)?;
+        let set = KeySet::parse(&document.body).map_err(DocumentFailure::unusable)?;
         self.state.lock().key_set_address = Some(address);
         Ok((set, document.max_age))
     }
 
-    async fn find_key_set(&self) -> Result<String, KeyFetchFailure> {
+    async fn find_key_set(&self) -> Result<String, DocumentFailure> {
         let metadata = find_metadata(&self.issuer, self.plain, &*self.fetch).await?;
-        metadata.key_set.map(String::from).ok_or(KeyFetchFailure::NoKeySet)
+        metadata.key_set.map(String::from).ok_or_else(|| DocumentFailure::unusable("its metadata has no `jwks_uri`"))
     }
 }
 
@@ -185,26 +166,29 @@ pub(super) async fn find_metadata(
     issuer: &str,
     plain: PlainHttp,
     fetch: &dyn DocumentFetch,
-) -> Result<IssuerMetadata, KeyFetchFailure> {
-    let addresses = discovery_addresses(issuer, plain).ok_or(KeyFetchFailure::NotAnAddress)?;
+) -> Result<IssuerMetadata, DocumentFailure> {
+    let addresses = discovery_addresses(issuer, plain).ok_or_else(|| DocumentFailure::unusable("the issuer is not an address that has metadata"))?;
     for address in addresses {
         let document = match fetch.get(address.as_str(), DocumentKind::Metadata).await {
             Ok(document) if is_absent(document.status) => continue,
             Err(failure) if failure.status.is_some_and(is_absent) => continue,
             answer => expect_success(answer?)?,
         };
-        return Ok(IssuerMetadata::parse(&document.body, issuer, plain)?);
+        return IssuerMetadata::parse(&document.body, issuer, plain).map_err(DocumentFailure::unusable);
     }
-    Err(KeyFetchFailure::NoMetadata)
+    Err(DocumentFailure::unusable("no address of its metadata has a document"))
 }
 
 fn is_absent(status: u16) -> bool {
     (400..500).contains(&status)
 }
 
-fn expect_success(document: FetchedDocument) -> Result<FetchedDocument, KeyFetchFailure> {
+fn expect_success(document: FetchedDocument) -> Result<FetchedDocument, DocumentFailure> {
     match document.status {
         200 => Ok(document),
-        status => Err(KeyFetchFailure::Status(status)),
+        status => Err(DocumentFailure {
+            status: Some(status),
+            ..DocumentFailure::unusable(format!("the answer has the status {status}"))
+        }),
     }
 }
