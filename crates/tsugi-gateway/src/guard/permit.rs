@@ -68,8 +68,7 @@ impl AccessPermit {
 
     fn denies(&self, server: &str, name: &str) -> bool {
         // A server that ignores case would run a denied tool under the spelling that no pattern names.
-        !self.deny.is_empty()
-            && (is_in(&self.deny, server, name) || is_in(&self.deny, server, &plain_spelling(name)))
+        !self.deny.is_empty() && (is_in(&self.deny, server, name) || is_in(&self.deny, server, &plain_spelling(name)))
     }
 
     /// True when a method that no revision defines may be sent to this server. What it does is unknown, so a pattern must

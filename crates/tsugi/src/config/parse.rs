@@ -12,10 +12,10 @@ use tsugi_client::config::{
 use tsugi_gateway::guard::api_key::KeyRole;
 use tsugi_gateway::guard::certificate::CertificateRule;
 use tsugi_gateway::guard::proxy_trust::AddressRange;
+use tsugi_gateway::hub::tool_search::ToolListing;
 use tsugi_outbound::{AllowList, EgressList};
 use tsugi_process::{CacheAccess, Isolation, MemorySize, NetworkAccess, SandboxPolicy};
 use tsugi_protocol::answer::FaultCode;
-use tsugi_gateway::hub::tool_search::ToolListing;
 use tsugi_schema::tool_name::ToolNaming;
 use url::Url;
 

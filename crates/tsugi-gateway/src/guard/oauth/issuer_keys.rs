@@ -167,7 +167,8 @@ pub(super) async fn find_metadata(
     plain: PlainHttp,
     fetch: &dyn DocumentFetch,
 ) -> Result<IssuerMetadata, DocumentFailure> {
-    let addresses = discovery_addresses(issuer, plain).ok_or_else(|| DocumentFailure::unusable("the issuer is not an address that has metadata"))?;
+    let addresses = discovery_addresses(issuer, plain)
+        .ok_or_else(|| DocumentFailure::unusable("the issuer is not an address that has metadata"))?;
     for address in addresses {
         let document = match fetch.get(address.as_str(), DocumentKind::Metadata).await {
             Ok(document) if is_absent(document.status) => continue,

@@ -84,7 +84,8 @@ fn found(hub: &Hub, snapshot: &HubSnapshot, arguments: &JsonObject, access: &Cal
 /// The tools as JSON. One whose schema has no room says so.
 fn written(tools: &[&PublicEntry]) -> String {
     if tools.is_empty() {
-        return r#"{"tools":[],"hint":"no tool fits: try other words, or words of the groups in the description"}"#.to_owned();
+        return r#"{"tools":[],"hint":"no tool fits: try other words, or words of the groups in the description"}"#
+            .to_owned();
     }
     let mut room = ANSWER_BYTES;
     let mut items: Vec<RawJson> = Vec::with_capacity(tools.len());
