@@ -26,6 +26,9 @@ use crate::site::{Site, SiteAnswer, SiteRequest, visit};
 pub(crate) const REDIRECT: &str = "http://127.0.0.1:9/callback";
 const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource/mcp";
 
+/// What the token endpoint answers; `None` for the usual answer.
+type TokenAnswer = Arc<dyn Fn(&SiteRequest) -> Option<SiteAnswer> + Send + Sync>;
+
 /// What both sites do. Tests change it before and while they run.
 pub(crate) struct Plan {
     pub(crate) issuer: String,
@@ -39,7 +42,7 @@ pub(crate) struct Plan {
     /// The answer of the server to a request with a good token.
     pub(crate) judge: fn(&SiteRequest) -> Option<SiteAnswer>,
     /// The answer of the token endpoint, where it is not the usual one.
-    pub(crate) token: Arc<dyn Fn(&SiteRequest) -> Option<SiteAnswer> + Send + Sync>,
+    pub(crate) token: TokenAnswer,
     pub(crate) lifetime: u64,
     pub(crate) rotates: bool,
     pub(crate) challenge_scope: &'static str,

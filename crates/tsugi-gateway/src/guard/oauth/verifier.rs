@@ -105,6 +105,9 @@ pub enum TokenDenial {
     Unavailable { issuer: String, retry_after: u64 },
 }
 
+/// What each caller has used of its limit, by the rule that set it.
+type CallerLedgers = HashMap<(Identity, Option<usize>), Arc<KeyRateLimit>>;
+
 /// Verifies the tokens of all issuers.
 pub struct OAuthVerifier {
     issuers: Vec<TokenIssuer>,
@@ -113,7 +116,7 @@ pub struct OAuthVerifier {
     admin_needs: AdminNeeds,
     cache: DigestCache<Arc<CachedToken>>,
     /// The rate limits of callers, shared by all their tokens. The number is that of the rule that set the limit.
-    ledgers: Mutex<HashMap<(Identity, Option<usize>), Arc<KeyRateLimit>>>,
+    ledgers: Mutex<CallerLedgers>,
 }
 
 impl OAuthVerifier {
