@@ -35,7 +35,7 @@ pub struct DiscoveredIssuer {
 }
 
 /// A document, or the certainty that it is not there.
-enum FetchedDocument {
+enum DiscoveryAnswer {
     Found(Vec<u8>),
     Absent,
     Unreachable,
@@ -71,11 +71,11 @@ pub async fn issuer_metadata(
     for address in discovery_addresses(issuer, plain).ok_or(OauthFailure::NoIssuerMetadata)? {
         match get(fetch, address.as_str()).await {
             // A document of another issuer ends the search: the next address would be of the same host.
-            FetchedDocument::Found(body) => {
+            DiscoveryAnswer::Found(body) => {
                 return IssuerMetadata::parse(&body, issuer, plain).map_err(OauthFailure::Issuer);
             }
-            FetchedDocument::Absent => {}
-            FetchedDocument::Unreachable => return Err(OauthFailure::IssuerUnreachable),
+            DiscoveryAnswer::Absent => {}
+            DiscoveryAnswer::Unreachable => return Err(OauthFailure::IssuerUnreachable),
         }
     }
     Err(OauthFailure::NoIssuerMetadata)
@@ -93,15 +93,15 @@ async fn resource_metadata(
     if let Some(address) = named {
         // Looking elsewhere would let a server that fails choose another document than the one it names.
         return match get(fetch, address).await {
-            FetchedDocument::Found(body) => parse(&body),
+            DiscoveryAnswer::Found(body) => parse(&body),
             _ => Err(OauthFailure::ResourceUnreachable),
         };
     }
     for address in metadata_addresses(&rules.server) {
         match get(fetch, address.as_str()).await {
-            FetchedDocument::Found(body) => return parse(&body),
-            FetchedDocument::Absent => {}
-            FetchedDocument::Unreachable => return Err(OauthFailure::ResourceUnreachable),
+            DiscoveryAnswer::Found(body) => return parse(&body),
+            DiscoveryAnswer::Absent => {}
+            DiscoveryAnswer::Unreachable => return Err(OauthFailure::ResourceUnreachable),
         }
     }
     Ok(None)
@@ -120,11 +120,11 @@ fn chosen_issuer<'a>(rules: &DiscoveryRules, resource: &'a ResourceMetadata) -> 
 async fn legacy_issuer(fetch: &GuardedFetch, rules: &DiscoveryRules) -> Result<IssuerMetadata, OauthFailure> {
     let origin = rules.server.origin().ascii_serialization();
     match get(fetch, &format!("{origin}/.well-known/oauth-authorization-server")).await {
-        FetchedDocument::Found(body) => {
+        DiscoveryAnswer::Found(body) => {
             IssuerMetadata::parse(&body, &origin, rules.plain).map_err(OauthFailure::Issuer)
         }
-        FetchedDocument::Absent => fixed_paths(&origin, rules.plain).ok_or(OauthFailure::NoAuthorizationServer),
-        FetchedDocument::Unreachable => Err(OauthFailure::IssuerUnreachable),
+        DiscoveryAnswer::Absent => fixed_paths(&origin, rules.plain).ok_or(OauthFailure::NoAuthorizationServer),
+        DiscoveryAnswer::Unreachable => Err(OauthFailure::IssuerUnreachable),
     }
 }
 
@@ -157,16 +157,16 @@ fn canonical(server: &Url) -> String {
 }
 
 /// Only a client error means that there is no document: a server in trouble must not change where we sign in.
-async fn get(fetch: &GuardedFetch, address: &str) -> FetchedDocument {
+async fn get(fetch: &GuardedFetch, address: &str) -> DiscoveryAnswer {
     let is_absent = |status: StatusCode| status.is_client_error();
     match fetch.get_json(address, FetchLimits::METADATA).await {
-        Ok(got) if got.status == StatusCode::OK => FetchedDocument::Found(got.body.to_vec()),
-        Ok(got) if is_absent(got.status) => FetchedDocument::Absent,
-        Ok(_) => FetchedDocument::Unreachable,
+        Ok(got) if got.status == StatusCode::OK => DiscoveryAnswer::Found(got.body.to_vec()),
+        Ok(got) if is_absent(got.status) => DiscoveryAnswer::Absent,
+        Ok(_) => DiscoveryAnswer::Unreachable,
         Err(error) => match error.kind() {
             // Many sites answer every unknown path with their start page.
-            FetchErrorKind::NotJson { status } if is_absent(*status) || status.is_success() => FetchedDocument::Absent,
-            _ => FetchedDocument::Unreachable,
+            FetchErrorKind::NotJson { status } if is_absent(*status) || status.is_success() => DiscoveryAnswer::Absent,
+            _ => DiscoveryAnswer::Unreachable,
         },
     }
 }

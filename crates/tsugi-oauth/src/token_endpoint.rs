@@ -134,7 +134,7 @@ pub struct TokenRequest<'a> {
 }
 
 /// A token of any type, as RFC 8693 returns it.
-pub struct IssuedToken {
+pub struct GrantedToken {
     pub token: SecretText,
     /// `issued_token_type`.
     pub kind: Option<String>,
@@ -149,10 +149,10 @@ impl TokenRequest<'_> {
     }
 
     /// Asks for a token that is not an access token, such as an ID-JAG.
-    pub async fn send_exchange(self, fetch: &GuardedFetch) -> Result<IssuedToken, OauthFailure> {
+    pub async fn send_exchange(self, fetch: &GuardedFetch) -> Result<GrantedToken, OauthFailure> {
         let answer = self.exchange(fetch).await?;
         let token = answer.access_token.ok_or(OauthFailure::TokenMalformed("there is no token"))?;
-        Ok(IssuedToken { token: SecretText::new(token), kind: answer.issued_token_type })
+        Ok(GrantedToken { token: SecretText::new(token), kind: answer.issued_token_type })
     }
 
     async fn exchange(mut self, fetch: &GuardedFetch) -> Result<TokenAnswer, OauthFailure> {

@@ -7,13 +7,13 @@ use crate::lock::LockFile;
 
 /// What a server offers, as far as it was looked at.
 #[derive(Debug, Clone, Default)]
-pub struct ServerOffer {
+pub struct DefinitionOffer {
     /// The lists that were looked at; of others nothing is said.
     lists: BTreeSet<&'static str>,
     items: BTreeMap<(PinKind, String), PinnedDefinition>,
 }
 
-impl ServerOffer {
+impl DefinitionOffer {
     /// A list was looked at, even if it is empty.
     pub fn add_list(&mut self, list: &'static str) {
         self.lists.insert(list);
@@ -49,7 +49,7 @@ impl ServerOffer {
     }
 
     /// Takes over what another look at the same server found.
-    pub(crate) fn merge(&mut self, newer: &ServerOffer) {
+    pub(crate) fn merge(&mut self, newer: &DefinitionOffer) {
         self.items.retain(|(kind, _), _| !newer.lists.contains(kind.list()));
         self.lists.extend(&newer.lists);
         self.items.extend(newer.items.iter().map(|(key, definition)| (key.clone(), definition.clone())));
@@ -86,7 +86,7 @@ pub struct PinDrift {
 }
 
 /// What differs between the pins of a server and what it offers, in the order of the lock file.
-pub fn compare(lock: &LockFile, server: &str, offer: &ServerOffer) -> Vec<PinDrift> {
+pub fn compare(lock: &LockFile, server: &str, offer: &DefinitionOffer) -> Vec<PinDrift> {
     let mut drifts = Vec::new();
     for (kind, name, new) in offer.iter() {
         let key = PinKey::new(server, kind, name);
@@ -112,8 +112,8 @@ pub fn compare(lock: &LockFile, server: &str, offer: &ServerOffer) -> Vec<PinDri
 mod tests {
     use super::*;
 
-    fn offer(tools: &[(&str, &str)]) -> ServerOffer {
-        let mut offer = ServerOffer::default();
+    fn offer(tools: &[(&str, &str)]) -> DefinitionOffer {
+        let mut offer = DefinitionOffer::default();
         offer.add_list("tools");
         for (name, json) in tools {
             offer.add(PinKind::Tool, name, json);
@@ -129,7 +129,7 @@ mod tests {
         lock
     }
 
-    fn changes(lock: &LockFile, offer: &ServerOffer) -> Vec<(String, &'static str)> {
+    fn changes(lock: &LockFile, offer: &DefinitionOffer) -> Vec<(String, &'static str)> {
         compare(lock, "s", offer).into_iter().map(|drift| (drift.key.name, drift.change.as_str())).collect()
     }
 
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(changes(&lock, &now), expected.map(|(name, change)| (name.to_owned(), change)));
         assert_eq!(changes(&lock, &offer(&[("a", "{}"), ("b", "{}"), ("c", "{}")])), []);
         // Of a list that could not be fetched nothing is said.
-        assert_eq!(changes(&lock, &ServerOffer::default()), []);
+        assert_eq!(changes(&lock, &DefinitionOffer::default()), []);
     }
 
     #[test]

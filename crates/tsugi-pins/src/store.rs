@@ -12,7 +12,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::canonical::PinDigest;
-use crate::compare::{DriftChange, PinDrift, ServerOffer, compare};
+use crate::compare::{DefinitionOffer, DriftChange, PinDrift, compare};
 use crate::definition::{PinKey, PinKind, PinnedDefinition};
 use crate::lint::{LintFinding, NameCensus, lint};
 use crate::lock::LockFile;
@@ -127,7 +127,7 @@ struct StoreState {
     /// The names of the tools that servers offer now.
     offered_tools: HashMap<String, BTreeSet<String>>,
     /// Whole offers, kept for orders that write them.
-    offers: HashMap<String, ServerOffer>,
+    offers: HashMap<String, DefinitionOffer>,
     /// The servers of the configuration; pins of others hold no addresses. `None` while it is not known.
     configured: Option<BTreeSet<String>>,
 }
@@ -198,7 +198,7 @@ impl PinStore {
         &self,
         server: &str,
         policy: PinPolicy,
-        offer: &ServerOffer,
+        offer: &DefinitionOffer,
         source: OfferSource,
         now: Instant,
     ) -> OfferVerdicts {
@@ -309,7 +309,7 @@ impl PinStore {
 
 impl StoreState {
     /// Compares without a consequence, for orders.
-    fn observe(&mut self, server: &str, policy: PinPolicy, offer: &ServerOffer, source: OfferSource) {
+    fn observe(&mut self, server: &str, policy: PinPolicy, offer: &DefinitionOffer, source: OfferSource) {
         if source != OfferSource::Live {
             return;
         }
@@ -326,7 +326,7 @@ impl StoreState {
         &mut self,
         server: &str,
         policy: PinPolicy,
-        offer: &ServerOffer,
+        offer: &DefinitionOffer,
         source: OfferSource,
         now: Instant,
         events: &mut Vec<PinEvent>,
@@ -370,7 +370,7 @@ impl StoreState {
         verdicts
     }
 
-    fn remember_tools(&mut self, server: &str, offer: &ServerOffer) {
+    fn remember_tools(&mut self, server: &str, offer: &DefinitionOffer) {
         if offer.lists().any(|list| list == PinKind::Tool.list()) {
             let tools = offer.iter().filter(|(kind, ..)| *kind == PinKind::Tool).map(|(_, name, _)| name.to_owned());
             self.offered_tools.insert(server.to_owned(), tools.collect());
@@ -411,7 +411,7 @@ impl StoreState {
         &mut self,
         server: &str,
         mode: PinMode,
-        offer: &ServerOffer,
+        offer: &DefinitionOffer,
         first_seen: &[PinReview],
         held: &[PinReview],
     ) {
@@ -460,7 +460,7 @@ impl StoreState {
     fn settle(
         &mut self,
         server: &str,
-        offer: &ServerOffer,
+        offer: &DefinitionOffer,
         source: OfferSource,
         reviews: Vec<PinReview>,
         policy: PinPolicy,
@@ -482,7 +482,7 @@ impl StoreState {
     }
 
     /// Forgets what differed and does not any more.
-    fn replace_reviews(&mut self, server: &str, offer: &ServerOffer, reviews: &[PinReview]) {
+    fn replace_reviews(&mut self, server: &str, offer: &DefinitionOffer, reviews: &[PinReview]) {
         let lists: BTreeSet<&str> = offer.lists().collect();
         let is_looked_at = |key: &PinKey| key.server == server && lists.contains(key.kind.list());
         let is_still_there = |key: &PinKey| reviews.iter().any(|review| review.drift.key == *key);
@@ -522,7 +522,7 @@ fn may_pin_unseen(review: &PinReview, policy: PinPolicy) -> bool {
     policy.mode.pins_first_sight() && !is_suspicious && !is_claim
 }
 
-fn replace_pins(lock: &mut LockFile, server: &str, offer: &ServerOffer) {
+fn replace_pins(lock: &mut LockFile, server: &str, offer: &DefinitionOffer) {
     let looked_at: BTreeSet<&str> = offer.lists().collect();
     let platform = crate::command_pin::platform();
     // A list that could not be fetched keeps its pins, and so does the program of another platform.

@@ -32,7 +32,7 @@ struct Posting {
 
 /// A tool that was found.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SearchHit {
+pub struct ToolHit {
     /// Its place in the list that the index was made of.
     pub tool: usize,
     /// Comparable within one search only.
@@ -112,7 +112,7 @@ impl ToolIndex {
         limit: usize,
         is_shown: impl Fn(usize) -> bool,
         uses: impl Fn(usize) -> u64,
-    ) -> Vec<SearchHit> {
+    ) -> Vec<ToolHit> {
         let mut sheet = ScoreSheet::new(self.tools.len());
         for (term, importance) in query_terms(query, &self.weights) {
             self.score_term(&term, importance, &mut sheet);
@@ -123,9 +123,9 @@ impl ToolIndex {
             let gain = 1.0 + self.weights.name_share * name_share;
             sheet.totals[tool] * gain * self.usage_gain(uses(tool))
         };
-        let mut hits: Vec<SearchHit> = (0..self.tools.len())
+        let mut hits: Vec<ToolHit> = (0..self.tools.len())
             .filter(|tool| sheet.totals[*tool] > 0.0 && is_shown(*tool))
-            .map(|tool| SearchHit { tool, score: score(tool) })
+            .map(|tool| ToolHit { tool, score: score(tool) })
             .collect();
         // Ties keep the order of the list, so that equal queries have equal answers.
         hits.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.tool.cmp(&other.tool)));

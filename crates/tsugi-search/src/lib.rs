@@ -14,6 +14,6 @@ mod thesaurus;
 mod words;
 
 pub use document::{ToolDocument, ToolParameter};
-pub use index::{SearchHit, ToolIndex};
+pub use index::{ToolHit, ToolIndex};
 pub use outline::outline;
 pub use ranking::RankingWeights;

@@ -48,7 +48,7 @@ pub enum TlsFileError {
     /// The system gave no random bytes for the key that seals resumption tickets.
     #[error("no key for resumption tickets: {0}")]
     Tickets(#[source] rustls::Error),
-    /// There is no pair of certificate and key.
+    /// The certificate and its key are missing.
     #[error("TLS needs a certificate and its key")]
     NoPair,
 }

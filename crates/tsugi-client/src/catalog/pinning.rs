@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tsugi_pins::command_pin::{CommandDefinition, platform};
-use tsugi_pins::compare::ServerOffer;
+use tsugi_pins::compare::DefinitionOffer;
 use tsugi_pins::store::{ItemVerdict, OfferSource, OfferVerdicts};
 use tsugi_pins::{PinKind, PinPolicy, PinStore};
 use tsugi_process::{JobCommand, SecretMask};
@@ -35,8 +35,8 @@ pub(crate) fn apply(
 }
 
 /// What a catalog says, as it is compared with pins.
-fn offer_of(catalog: &Catalog, lists: ListSelection) -> ServerOffer {
-    let mut offer = ServerOffer::default();
+fn offer_of(catalog: &Catalog, lists: ListSelection) -> DefinitionOffer {
+    let mut offer = DefinitionOffer::default();
     offer.add_list(PinKind::Info.list());
     if let Some(info) = &catalog.identity.info {
         offer.add(PinKind::Info, "", info.as_str());
@@ -61,7 +61,7 @@ fn offer_of(catalog: &Catalog, lists: ListSelection) -> ServerOffer {
     offer
 }
 
-fn add_list<'a>(offer: &mut ServerOffer, kind: PinKind, items: impl Iterator<Item = (&'a str, &'a JsonObject)>) {
+fn add_list<'a>(offer: &mut DefinitionOffer, kind: PinKind, items: impl Iterator<Item = (&'a str, &'a JsonObject)>) {
     offer.add_list(kind.list());
     for (name, object) in items {
         offer.add(kind, name, object.raw().as_str());
@@ -151,7 +151,7 @@ pub(crate) fn may_start(
     let path: Option<OsString> = command.env.get("PATH".as_ref() as &std::ffi::OsStr).cloned();
     let path = path.or_else(|| std::env::var_os("PATH"));
     let found = CommandDefinition::look_up(words, &command.program, path.as_deref(), command.cwd.as_deref());
-    let mut offer = ServerOffer::default();
+    let mut offer = DefinitionOffer::default();
     offer.add(PinKind::Command, &platform(), &found.to_json());
     store.judge(server, policy, &offer, OfferSource::Live, Instant::now()).is_clean()
 }

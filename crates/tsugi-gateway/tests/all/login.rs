@@ -173,7 +173,7 @@ impl Default for Setup {
     }
 }
 
-struct World {
+struct LoginGateway {
     client: Client,
     provider: Arc<TestProvider>,
     _manager: Manager,
@@ -204,7 +204,7 @@ impl Browser {
     }
 }
 
-impl World {
+impl LoginGateway {
     async fn new() -> Self {
         Self::with(Setup::default()).await
     }
@@ -329,7 +329,7 @@ fn now() -> u64 {
 
 #[tokio::test]
 async fn a_person_signs_in_controls_and_signs_out_here_and_there() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     let mut browser = Browser::default();
     let guest = world.session(&browser).await;
     let offered = json!([{"label": "Corp & Co", "address": format!("{PUBLIC}/auth/login/corp")}]);
@@ -378,7 +378,7 @@ async fn a_person_signs_in_controls_and_signs_out_here_and_there() {
 
 #[tokio::test]
 async fn a_response_that_this_browser_did_not_ask_for_is_refused_before_the_provider_is_asked() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     let (mut victim, mut attacker) = (Browser::default(), Browser::default());
     let address = world.begin(&mut attacker, "").await;
     let stolen = world.provider.sign_in(&address);
@@ -409,7 +409,7 @@ async fn a_response_that_this_browser_did_not_ask_for_is_refused_before_the_prov
 
 #[tokio::test]
 async fn a_sign_in_is_completed_once_and_a_code_belongs_to_its_browser() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     let mut browser = Browser::default();
     let address = world.begin(&mut browser, "").await;
     let (answer, mut copy) = (world.provider.sign_in(&address), browser.clone());
@@ -430,7 +430,7 @@ async fn a_sign_in_is_completed_once_and_a_code_belongs_to_its_browser() {
 
 #[tokio::test]
 async fn a_response_of_another_issuer_sends_no_code_anywhere() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     for (iss, name) in [
         (Some("https://evil.example"), "another issuer"),
         (Some("https://login.example/"), "a slash more"),
@@ -460,7 +460,7 @@ async fn a_response_of_another_issuer_sends_no_code_anywhere() {
 
 #[tokio::test]
 async fn a_provider_that_sends_no_issuer_and_does_not_promise_one_signs_people_in() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     world.provider.metadata.lock()["authorization_response_iss_parameter_supported"] = json!(false);
     let mut browser = Browser::default();
     let mut answer = world.provider.sign_in(&world.begin(&mut browser, "").await);
@@ -470,7 +470,7 @@ async fn a_provider_that_sends_no_issuer_and_does_not_promise_one_signs_people_i
 
 #[tokio::test]
 async fn forged_id_tokens_sign_nobody_in() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     let with = |name: &'static str, value: Value| {
         move |key: &ForgeKey, mut claims: Value| {
             claims[name] = value.clone();
@@ -516,7 +516,7 @@ async fn forged_id_tokens_sign_nobody_in() {
 
 #[tokio::test]
 async fn a_person_without_a_role_gets_a_page_that_says_so() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     for groups in [json!(["others"]), json!([]), Value::Null, json!({"mcp-admins": true})] {
         *world.provider.groups.lock() = groups.clone();
         let mut browser = Browser::default();
@@ -524,7 +524,7 @@ async fn a_person_without_a_role_gets_a_page_that_says_so() {
         world.assert_refused(&browser, &got, 403, "role", &groups.to_string()).await;
         assert!(got.body.contains("no role at this gateway"), "{}", got.body);
     }
-    let lenient = World::with(Setup { default_role: Some(KeyRole::Reader), ..Setup::default() }).await;
+    let lenient = LoginGateway::with(Setup { default_role: Some(KeyRole::Reader), ..Setup::default() }).await;
     *lenient.provider.groups.lock() = json!(["others"]);
     let mut browser = Browser::default();
     assert_eq!(lenient.sign_in(&mut browser).await.status, 200);
@@ -535,7 +535,7 @@ async fn a_person_without_a_role_gets_a_page_that_says_so() {
 
 #[tokio::test]
 async fn no_return_address_leads_to_another_site() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     for (query, place) in [
         ("?view=/servers/up%3Ftab=log", "/#/servers/up?tab=log"),
         ("?view=/calls%3Fserver=up%26outcome=bad", "/#/calls?server=up&amp;outcome=bad"),
@@ -559,7 +559,7 @@ async fn no_return_address_leads_to_another_site() {
 
 #[tokio::test]
 async fn cookies_of_another_gateway_and_planted_ones_open_nothing() {
-    let (one, other) = (World::new().await, World::new().await);
+    let (one, other) = (LoginGateway::new().await, LoginGateway::new().await);
     let mut browser = Browser::default();
     let address = one.begin(&mut browser, "").await;
     let answer = one.provider.sign_in(&address);
@@ -583,7 +583,7 @@ async fn cookies_of_another_gateway_and_planted_ones_open_nothing() {
 #[tokio::test]
 async fn a_session_ends_when_it_is_too_old_however_often_it_is_used() {
     let limits = SignInLimits { idle: Duration::from_secs(600), longest: Duration::ZERO };
-    let world = World::with(Setup { limits, ..Setup::default() }).await;
+    let world = LoginGateway::with(Setup { limits, ..Setup::default() }).await;
     let mut browser = Browser::default();
     assert_eq!(world.sign_in(&mut browser).await.status, 200);
     assert_eq!(world.get(&browser, "/servers").await.status, 401);
@@ -593,7 +593,7 @@ async fn a_session_ends_when_it_is_too_old_however_often_it_is_used() {
 #[tokio::test]
 async fn an_id_token_is_no_credential_and_a_key_signs_in_as_before() {
     let (secret, key) = ApiKey::generate("ann");
-    let world = World::with(Setup { keys: vec![key], ..Setup::default() }).await;
+    let world = LoginGateway::with(Setup { keys: vec![key], ..Setup::default() }).await;
     let claims = json!({"iss": ISSUER, "aud": [CLIENT, "trusted"], "sub": "alice", "iat": now(), "exp": now() + 300, "nonce": "n", "at_hash": "x"});
     let bearer = format!("Bearer {}", good_token(&world.provider.key, claims));
     let got = world.send(&Browser::default(), "GET", "/servers", &[("Authorization", &bearer)]).await;
@@ -609,7 +609,7 @@ async fn an_id_token_is_no_credential_and_a_key_signs_in_as_before() {
 
 #[tokio::test]
 async fn a_gateway_of_this_machine_signs_people_in_without_tls() {
-    let world = World::with(Setup { public: "http://127.0.0.1:7600", ..Setup::default() }).await;
+    let world = LoginGateway::with(Setup { public: "http://127.0.0.1:7600", ..Setup::default() }).await;
     let mut browser = Browser::default();
     let got = world.sign_in(&mut browser).await;
     assert_eq!(got.status, 200, "{got:?}");
@@ -619,7 +619,7 @@ async fn a_gateway_of_this_machine_signs_people_in_without_tls() {
 
 #[tokio::test]
 async fn a_provider_that_is_away_is_asked_once_and_unknown_ones_never() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     *world.provider.is_down.lock() = true;
     for _ in 0..5 {
         let got = world.get(&Browser::default(), "/auth/login/corp").await;
@@ -632,7 +632,7 @@ async fn a_provider_that_is_away_is_asked_once_and_unknown_ones_never() {
 
 #[tokio::test]
 async fn failed_sign_ins_are_limited_by_address_like_wrong_keys() {
-    let world = World::new().await;
+    let world = LoginGateway::new().await;
     world.provider.write_tokens_by(|_, claims| good_token(&ForgeKey::es256("k1"), claims));
     let mut statuses = Vec::new();
     for _ in 0..25 {

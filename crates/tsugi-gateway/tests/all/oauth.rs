@@ -156,7 +156,7 @@ fn server(name: &'static str, journal: Journal) -> Arc<dyn Answer> {
     })
 }
 
-struct World {
+struct OauthGateway {
     client: Client,
     site: Arc<IssuerSite>,
     key: ForgeKey,
@@ -218,7 +218,7 @@ fn issuer(name: &str, issuer: &str, site: &Arc<IssuerSite>, quota: Option<CallQu
     }
 }
 
-impl World {
+impl OauthGateway {
     async fn new(setup: Setup) -> Self {
         let (site, key) = (Arc::new(IssuerSite::default()), ForgeKey::es256("k1"));
         site.publish(ISSUER, &[&key]);
@@ -304,7 +304,7 @@ fn with(name: &str, value: Value) -> Value {
 
 #[tokio::test]
 async fn n01_forged_signatures_reach_no_server() {
-    let world = World::new(Setup::default()).await;
+    let world = OauthGateway::new(Setup::default()).await;
     let claims = claims();
     let unsigned = |alg: &str| format!("{}.{}.", encode(&json!({"alg": alg}).to_string()), encode(&claims.to_string()));
     world.refuses(&unsigned("none"), "alg none").await;
@@ -320,7 +320,7 @@ async fn n01_forged_signatures_reach_no_server() {
 
 #[tokio::test]
 async fn n02_a_token_causes_no_fetch_but_that_of_its_issuers_keys() {
-    let world = World::new(Setup::default()).await;
+    let world = OauthGateway::new(Setup::default()).await;
     let attacker = ForgeKey::es256("evil");
     world.site.publish(OTHER_ISSUER, &[&attacker]);
     world.site.documents.lock().insert("https://evil.example/keys".into(), key_set([&attacker]).to_string());
@@ -336,7 +336,7 @@ async fn n02_a_token_causes_no_fetch_but_that_of_its_issuers_keys() {
 
 #[tokio::test]
 async fn n03_a_token_for_one_address_does_not_open_another() {
-    let world = World::new(Setup::default()).await;
+    let world = OauthGateway::new(Setup::default()).await;
     let token = |aud: Value| world.key.token(&with("aud", aud));
     for (aud, path, status) in [
         (json!(PUBLIC), "/mcp", 200),
@@ -365,7 +365,7 @@ async fn n03_a_token_for_one_address_does_not_open_another() {
 
 #[tokio::test]
 async fn n04_n05_n06_n14_wrong_issuers_times_kinds_and_bindings_reach_no_server() {
-    let world = World::new(Setup::default()).await;
+    let world = OauthGateway::new(Setup::default()).await;
     for iss in ["https://login.example/", "https://LOGIN.example", "https://login.example:443"] {
         world.refuses(&world.key.token(&with("iss", json!(iss))), iss).await;
     }
@@ -391,7 +391,7 @@ async fn n04_n05_n06_n14_wrong_issuers_times_kinds_and_bindings_reach_no_server(
 #[tokio::test]
 async fn n07_credentials_in_two_places_or_in_the_address_are_refused() {
     let (secret, key) = ApiKey::generate("ann");
-    let world = World::new(Setup { keys: vec![key], ..Setup::default() }).await;
+    let world = OauthGateway::new(Setup { keys: vec![key], ..Setup::default() }).await;
     let token = world.key.token(&claims());
     let bearer = format!("Bearer {token}");
     for headers in [
@@ -415,7 +415,7 @@ async fn n07_credentials_in_two_places_or_in_the_address_are_refused() {
 #[tokio::test]
 async fn n08_a_subject_cannot_spell_another_caller() {
     let (_, key) = ApiKey::generate("ann");
-    let world = World::new(Setup { keys: vec![key], ..Setup::default() }).await;
+    let world = OauthGateway::new(Setup { keys: vec![key], ..Setup::default() }).await;
     let other = ForgeKey::es256("o1");
     world.site.publish(OTHER_ISSUER, &[&other]);
     for sub in ["local", "anonymous", "pm:agt_boss@pm", "ann", "key:ann", "subject:other:ann"] {
@@ -435,7 +435,7 @@ async fn n08_a_subject_cannot_spell_another_caller() {
 
 #[tokio::test]
 async fn n10_a_session_is_not_there_for_another_subject() {
-    let world = World::new(Setup::default()).await;
+    let world = OauthGateway::new(Setup::default()).await;
     let (alice, bob) = (world.key.token(&claims()), world.key.token(&with("sub", json!("bob"))));
     let (alice, bob) = (format!("Bearer {alice}"), format!("Bearer {bob}"));
     let session = open_session(&world.client, "2025-11-25", &[("Authorization", &alice)]).await;
@@ -450,7 +450,7 @@ async fn n10_a_session_is_not_there_for_another_subject() {
 
 #[tokio::test]
 async fn n11_a_rotated_key_is_used_at_once_and_invented_ids_cost_one_fetch() {
-    let world = World::new(Setup { is_proxied: true, ..Setup::default() }).await;
+    let world = OauthGateway::new(Setup { is_proxied: true, ..Setup::default() }).await;
     assert_eq!(world.call(&world.key.token(&claims())).await.status, 200);
     assert_eq!(world.site.key_fetches(ISSUER), 1);
     let next = ForgeKey::es256("k2");
@@ -473,7 +473,7 @@ async fn n11_a_rotated_key_is_used_at_once_and_invented_ids_cost_one_fetch() {
 
 #[tokio::test]
 async fn n11_a_key_that_the_issuer_withdrew_opens_nothing() {
-    let world = World::new(Setup::default()).await;
+    let world = OauthGateway::new(Setup::default()).await;
     let token = world.key.token(&claims());
     assert_eq!(world.call(&token).await.status, 200);
     let next = ForgeKey::es256("k2");
@@ -487,7 +487,7 @@ async fn n11_a_key_that_the_issuer_withdrew_opens_nothing() {
 #[tokio::test]
 async fn n11_a_rotation_is_noticed_by_tokens_that_name_no_key() {
     let unnamed = |key: &ForgeKey| key.sign(&json!({"alg": "ES256", "typ": "at+jwt"}), &claims());
-    let world = World::new(Setup::default()).await;
+    let world = OauthGateway::new(Setup::default()).await;
     let token = unnamed(&world.key);
     assert_eq!(world.call(&token).await.status, 200);
     let next = ForgeKey::es256("k2");
@@ -504,7 +504,7 @@ async fn n11_a_rotation_is_noticed_by_tokens_that_name_no_key() {
 #[tokio::test]
 async fn n12_a_gateway_starts_without_its_issuer_and_keys_go_on() {
     let (secret, key) = ApiKey::generate("ann");
-    let world = World::new(Setup { keys: vec![key], is_down: true, ..Setup::default() }).await;
+    let world = OauthGateway::new(Setup { keys: vec![key], is_down: true, ..Setup::default() }).await;
     let token = world.key.token(&claims());
     let got = world.call(&token).await;
     assert_eq!((got.status, world.reached()), (503, 0), "{got:?}");
@@ -530,7 +530,7 @@ async fn until_async(mut condition: impl AsyncFnMut() -> bool) {
 #[tokio::test]
 async fn n15_a_missing_base_scope_is_named_and_an_implied_one_counts() {
     let setup = Setup { base: "mcp files", implies: vec![("all", "files"), ("root", "all mcp")], ..Setup::default() };
-    let world = World::new(setup).await;
+    let world = OauthGateway::new(setup).await;
     for (scope, status) in
         [("mcp files", 200), ("mcp all", 200), ("root", 200), ("mcp", 403), ("", 403), ("mcpfiles", 403)]
     {
@@ -547,7 +547,7 @@ async fn n15_a_missing_base_scope_is_named_and_an_implied_one_counts() {
 
 #[tokio::test]
 async fn n16_every_route_asks_for_a_credential() {
-    let world = World::new(Setup { base: "mcp", is_proxied: true, ..Setup::default() }).await;
+    let world = OauthGateway::new(Setup { base: "mcp", is_proxied: true, ..Setup::default() }).await;
     let narrow = format!("Bearer {}", world.key.token(&with("scope", json!("other"))));
     let metadata = "/.well-known/oauth-protected-resource";
     for (number, (verb, path, resource)) in [
@@ -593,7 +593,7 @@ async fn n16_every_route_asks_for_a_credential() {
 
 #[tokio::test]
 async fn n18_metadata_is_open_and_does_not_follow_the_host() {
-    let world = World::new(Setup { base: "mcp", ..Setup::default() }).await;
+    let world = OauthGateway::new(Setup { base: "mcp", ..Setup::default() }).await;
     for (path, resource) in [
         ("", PUBLIC.to_owned()),
         ("/mcp", format!("{PUBLIC}/mcp")),
@@ -652,7 +652,7 @@ async fn roles_come_from_their_claim_and_administrators_need_what_is_asked_of_th
         (needs.clone(), json!({"acr": "silver", "amr": ["hwk"], "auth_time": now() - 60}), 403),
         (needs, json!({"acr": "gold", "amr": ["hwk"], "auth_time": now() - 6_000}), 403),
     ] {
-        let world = World::new(Setup { admin_needs: needs, ..Setup::default() }).await;
+        let world = OauthGateway::new(Setup { admin_needs: needs, ..Setup::default() }).await;
         let mut admin = with("aud", json!(PUBLIC));
         admin["realm"] = json!({"roles": ["x", "mcp-admins"]});
         for (name, value) in extra.as_object().unwrap() {
@@ -674,7 +674,7 @@ async fn roles_come_from_their_claim_and_administrators_need_what_is_asked_of_th
 
 #[tokio::test]
 async fn a_quota_counts_all_tokens_of_one_caller_together() {
-    let world = World::new(Setup { quota: Some(CallQuota::per_minute(2)), ..Setup::default() }).await;
+    let world = OauthGateway::new(Setup { quota: Some(CallQuota::per_minute(2)), ..Setup::default() }).await;
     let token = |jti: u32, sub: &str| {
         let mut claims = with("sub", json!(sub));
         claims["jti"] = json!(jti);
@@ -688,7 +688,7 @@ async fn a_quota_counts_all_tokens_of_one_caller_together() {
 
 #[tokio::test]
 async fn a_stream_ends_when_its_token_does() {
-    let world = World::new(Setup::default()).await;
+    let world = OauthGateway::new(Setup::default()).await;
     // With the skew of 60 s it has two seconds left.
     let token = format!("Bearer {}", world.key.token(&with("exp", json!(now() - 58))));
     let headers = [("Accept", "text/event-stream"), ("Authorization", token.as_str())];

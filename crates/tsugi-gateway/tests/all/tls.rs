@@ -32,7 +32,7 @@ use crate::world::*;
 const LONG: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_secs(86_400);
 
-struct World {
+struct TlsGateway {
     directory: tempfile::TempDir,
     authority: TestAuthority,
     handle: GatewayHandle,
@@ -43,7 +43,7 @@ fn pair(directory: &Path, leaf: &TestLeaf, name: &str) -> KeyPairFiles {
     KeyPairFiles { cert, key }
 }
 
-impl World {
+impl TlsGateway {
     async fn new() -> Self {
         Self::with(|_| {}).await
     }
@@ -111,7 +111,7 @@ async fn request(stream: &mut TlsStream<TcpStream>, verb: &str, path: &str) -> S
 
 #[tokio::test]
 async fn http1_and_http2_are_spoken_under_tls() {
-    let world = World::new().await;
+    let world = TlsGateway::new().await;
     assert!(world.handle.url().starts_with("https://"));
     let mut stream = world.connect("localhost", "http/1.1").await;
     assert!(request(&mut stream, "GET", "/healthz").await.starts_with("HTTP/1.1 200"));
@@ -129,7 +129,7 @@ async fn http1_and_http2_are_spoken_under_tls() {
 
 #[tokio::test]
 async fn the_host_that_a_client_names_decides_the_certificate() {
-    let world = World::new().await;
+    let world = TlsGateway::new().await;
     let own = world.connect("localhost", "http/1.1").await;
     let other = world.connect("other.example", "http/1.1").await;
     assert_ne!(world.certificate(&own), world.certificate(&other));
@@ -137,7 +137,7 @@ async fn the_host_that_a_client_names_decides_the_certificate() {
 
 #[tokio::test]
 async fn a_bad_pair_is_counted_and_the_old_one_stays() {
-    let world = World::new().await;
+    let world = TlsGateway::new().await;
     let before = world.certificate(&world.connect("localhost", "http/1.1").await);
     let next = world.authority.leaf(&[], &["localhost"]);
     let over = world.authority.leaf_until(&[], &["localhost"], SystemTime::now() - DAY, 2);
@@ -156,7 +156,7 @@ async fn a_bad_pair_is_counted_and_the_old_one_stays() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_under_load_drops_no_connection() {
-    let world = Arc::new(World::new().await);
+    let world = Arc::new(TlsGateway::new().await);
     let is_over = Arc::new(AtomicBool::new(false));
     let mut clients = Vec::new();
     for number in 0..16 {
@@ -189,7 +189,7 @@ async fn a_reload_under_load_drops_no_connection() {
 #[tokio::test]
 async fn stalled_handshakes_do_not_keep_others_out() {
     // More stalled clients than there is room for connections: without a bound of their own they would take it all.
-    let world = World::with(|config| config.limits.connections = 40).await;
+    let world = TlsGateway::with(|config| config.limits.connections = 40).await;
     let mut stalled = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(world.address()).await.unwrap();
@@ -207,7 +207,7 @@ async fn stalled_handshakes_do_not_keep_others_out() {
 
 #[tokio::test]
 async fn a_handshake_that_does_not_end_is_cut_off() {
-    let world = World::new().await;
+    let world = TlsGateway::new().await;
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
     stream.write_all(&[22, 3, 1]).await.unwrap();
     let ended = tokio::time::timeout(LONG, stream.read_to_end(&mut Vec::new())).await.expect("it is cut off");
@@ -216,14 +216,14 @@ async fn a_handshake_that_does_not_end_is_cut_off() {
 
 #[tokio::test]
 async fn plain_http_on_the_tls_address_is_told_so() {
-    let world = World::new().await;
+    let world = TlsGateway::new().await;
     let answer = Exchange::send(world.address(), "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.read_to_end().await;
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("https://"), "{answer}");
 }
 
 #[tokio::test]
 async fn a_plain_address_redirects_readers_and_refuses_the_rest() {
-    let world = World::with(|config| config.redirect = vec!["127.0.0.1:0".parse().unwrap()]).await;
+    let world = TlsGateway::with(|config| config.redirect = vec!["127.0.0.1:0".parse().unwrap()]).await;
     let client = Client(world.handle.redirect_addresses()[0]);
     let got = client.send("GET", "/mcp/tools?x=1", &[("Host", "localhost")], "").await;
     let expected = format!("https://localhost:{}/mcp/tools?x=1", world.address().port());
@@ -237,7 +237,7 @@ async fn a_plain_address_redirects_readers_and_refuses_the_rest() {
 
 #[tokio::test]
 async fn a_public_address_is_redirected_to_and_browsers_are_told_to_stay() {
-    let world = World::with(|config| {
+    let world = TlsGateway::with(|config| {
         config.redirect = vec!["127.0.0.1:0".parse().unwrap()];
         config.public_url = Some("https://mcp.example.com".parse().unwrap());
     })
@@ -251,7 +251,7 @@ async fn a_public_address_is_redirected_to_and_browsers_are_told_to_stay() {
 
 #[tokio::test]
 async fn a_quiet_stream_flows_under_tls_and_ends_with_its_client() {
-    let world = World::with(|config| config.limits.keep_alive = Duration::from_millis(20)).await;
+    let world = TlsGateway::with(|config| config.limits.keep_alive = Duration::from_millis(20)).await;
     let listen = modern(json!(1), "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
     let headers = modern_headers(&listen);
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();

@@ -7,7 +7,7 @@ use tsugi_oauth::registration::ConfiguredClient;
 use tsugi_oauth::store::MemoryStore;
 
 use crate::site::{Site, SiteAnswer, SiteRequest};
-use crate::world::{World, start_issuer};
+use crate::world::{SignInWorld, start_issuer};
 
 #[tokio::test]
 async fn metadata_of_another_resource_starts_no_sign_in() {
@@ -20,7 +20,7 @@ async fn metadata_of_another_resource_starts_no_sign_in() {
         |document| document["authorization_servers"] = json!(["http://login.example"]),
         |document| document["authorization_servers"] = json!([]),
     ] {
-        let world = World::start().await;
+        let world = SignInWorld::start().await;
         world.change(|plan| plan.resource = change);
         assert!(world.call(&world.usual()).await.is_err());
         assert!(world.issuer.requests().is_empty(), "{:?}", world.issuer.requests());
@@ -37,7 +37,7 @@ async fn an_issuer_that_lies_about_itself_gets_no_code_and_no_client() {
         |document| document["token_endpoint"] = json!("file:///etc/passwd"),
         |document| document["registration_endpoint"] = json!("https://user:pass@login.example/register"),
     ] {
-        let world = World::start().await;
+        let world = SignInWorld::start().await;
         world.change(|plan| plan.metadata = change);
         assert!(world.call(&world.usual()).await.is_err());
         assert_eq!((world.issuer.count("/authorize"), world.issuer.count("/register")), (0, 0));
@@ -46,7 +46,7 @@ async fn an_issuer_that_lies_about_itself_gets_no_code_and_no_client() {
 
 #[tokio::test]
 async fn an_issuer_without_pkce_is_not_visited() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| plan.metadata = |document| document["code_challenge_methods_supported"] = json!(["plain"]));
     let refused = world.call(&world.usual()).await.unwrap_err();
     assert!(refused.contains("PKCE"), "{refused}");
@@ -55,7 +55,7 @@ async fn an_issuer_without_pkce_is_not_visited() {
 
 #[tokio::test]
 async fn nothing_of_the_old_issuer_reaches_the_new_one() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let credential = world.usual();
     assert_eq!(world.call(&credential).await, Ok(200));
     let second = start_issuer(world.plan.clone(), "b").await;
@@ -76,7 +76,7 @@ async fn nothing_of_the_old_issuer_reaches_the_new_one() {
 
 #[tokio::test]
 async fn a_configured_client_does_not_move_to_another_issuer() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let mut options = world.options();
     let secret = tsugi_auth::secret::SecretText::new("s3cret");
     options.client.configured =
@@ -95,7 +95,7 @@ async fn a_configured_client_does_not_move_to_another_issuer() {
 
 #[tokio::test]
 async fn endless_refusals_end_after_three_sign_ins() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| {
         plan.judge = |_| {
             let challenge = "Bearer error=\"insufficient_scope\", scope=\"mcp:basic\"";
@@ -112,7 +112,7 @@ async fn endless_refusals_end_after_three_sign_ins() {
 
 #[tokio::test]
 async fn a_server_that_refuses_every_token_asks_for_three_sign_ins_at_most() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| plan.token_prefix = "none".to_owned());
     let credential = world.usual();
     for _ in 0..5 {
@@ -123,7 +123,7 @@ async fn a_server_that_refuses_every_token_asks_for_three_sign_ins_at_most() {
 
 #[tokio::test]
 async fn a_403_that_scope_would_not_change_is_passed_on() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| plan.judge = |_| Some(SiteAnswer::json(403, &json!({}))));
     assert_eq!(world.call(&world.usual()).await, Ok(403));
     assert_eq!(world.issuer.count("/authorize"), 1);
@@ -135,7 +135,7 @@ async fn with_token_answer(make: impl Fn(&str) -> SiteAnswer) -> (Result<u16, St
         |_: &SiteRequest| SiteAnswer::json(200, &json!({"access_token": "token-x", "token_type": "Bearer"}))
     })
     .await;
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let answer = make(&sink.url);
     world.change(|plan| plan.token = Arc::new(move |_| Some(answer.clone())));
     (world.call(&world.usual()).await, sink.requests().len())

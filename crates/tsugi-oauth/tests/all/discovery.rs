@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use tsugi_oauth::store::MemoryStore;
 
 use crate::site::{Site, SiteAnswer, SiteRequest};
-use crate::world::World;
+use crate::world::SignInWorld;
 
 #[tokio::test]
 async fn without_a_hint_the_path_is_asked_before_the_root() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| plan.names_metadata = false);
     assert_eq!(world.call(&world.usual()).await, Ok(200));
     assert_eq!(world.server.count("/.well-known/oauth-protected-resource/mcp"), 1);
@@ -19,7 +19,7 @@ async fn without_a_hint_the_path_is_asked_before_the_root() {
 
 #[tokio::test]
 async fn a_configured_issuer_must_be_listed() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let mut options = world.options();
     options.discovery.issuer = Some("https://other.example".to_owned());
     let refused = world.call(&world.credential(options, Arc::new(MemoryStore::default()))).await.unwrap_err();
@@ -57,7 +57,7 @@ async fn old_server(has_metadata: bool, resource_status: u16) -> Site {
 }
 
 async fn call_old(site: &Site, legacy: bool) -> Result<u16, String> {
-    let mut world = World::start().await;
+    let mut world = SignInWorld::start().await;
     world.server = site.clone();
     let mut options = world.options();
     options.discovery.legacy = legacy;
@@ -87,7 +87,7 @@ async fn a_server_in_trouble_is_no_reason_to_look_elsewhere() {
 
 #[tokio::test]
 async fn metadata_that_the_challenge_names_and_that_is_missing_ends_the_search() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| plan.resource = |document| *document = Value::Null);
     assert!(world.call(&world.usual()).await.is_err());
     assert_eq!(world.server.count("/.well-known/oauth-protected-resource"), 0);

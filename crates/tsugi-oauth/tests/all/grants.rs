@@ -18,13 +18,13 @@ use tsugi_oauth::registration::ConfiguredClient;
 use tsugi_oauth::store::MemoryStore;
 
 use crate::site::{Site, SiteAnswer, SiteRequest};
-use crate::world::World;
+use crate::world::SignInWorld;
 
 fn configured(secret: Option<&str>, key: Option<ClientKey>) -> Option<ConfiguredClient> {
     Some(ConfiguredClient { id: "robot".to_owned(), secret: secret.map(SecretText::new), key, issuer: None })
 }
 
-async fn call(world: &World, options: OauthOptions) -> Result<u16, String> {
+async fn call(world: &SignInWorld, options: OauthOptions) -> Result<u16, String> {
     world.call(&world.credential(options, Arc::new(MemoryStore::default()))).await
 }
 
@@ -35,7 +35,7 @@ fn claims(token: &str, part: usize) -> Value {
 #[tokio::test]
 async fn a_client_with_a_secret_gets_a_token_for_itself() {
     for (methods, is_basic) in [(json!(["client_secret_basic"]), true), (json!(["client_secret_post"]), false)] {
-        let world = World::start().await;
+        let world = SignInWorld::start().await;
         match is_basic {
             true => {}
             false => world.change(|plan| {
@@ -61,7 +61,7 @@ async fn a_client_with_a_secret_gets_a_token_for_itself() {
 
 #[tokio::test]
 async fn a_client_with_a_key_signs_an_assertion_for_the_issuer() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let signer = JwsSigner::from_pkcs8(&JwsSigner::generate().unwrap(), SigningAlgorithm::Es256).unwrap();
     let key = ClientKey { signer: Arc::new(signer), key_id: Some("k1".to_owned()) };
     let mut options = world.options();
@@ -82,7 +82,7 @@ async fn a_client_with_a_key_signs_an_assertion_for_the_issuer() {
 
 #[tokio::test]
 async fn a_client_that_acts_for_itself_does_not_step_up() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| {
         plan.judge = |_| {
             let challenge = "Bearer error=\"insufficient_scope\", scope=\"more\"";
@@ -98,7 +98,7 @@ async fn a_client_that_acts_for_itself_does_not_step_up() {
 
 #[tokio::test]
 async fn a_workload_shows_its_own_token_once_and_tries_nothing_else() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let mut options = world.options();
     options.client.configured = configured(None, None);
     options.grant = GrantChoice::Workload(Arc::new(AssertionFn(|| Some(SecretText::new("w0rkload.jwt.x")))));
@@ -107,7 +107,7 @@ async fn a_workload_shows_its_own_token_once_and_tries_nothing_else() {
     assert_eq!(form["grant_type"], "urn:ietf:params:oauth:grant-type:jwt-bearer");
     assert_eq!((form["assertion"].as_str(), form["client_id"].as_str()), ("w0rkload.jwt.x", "robot"));
 
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| plan.token = Arc::new(|_| Some(SiteAnswer::json(400, &json!({"error": "invalid_grant"})))));
     let mut options = world.options();
     options.client.configured = configured(None, None);
@@ -136,7 +136,7 @@ async fn provider(kind: &'static str) -> Site {
     .await
 }
 
-fn enterprise(world: &World, provider: &Site) -> OauthOptions {
+fn enterprise(world: &SignInWorld, provider: &Site) -> OauthOptions {
     let mut options = world.options();
     options.client.configured = configured(Some("s"), None);
     options.grant = GrantChoice::Enterprise(Arc::new(EnterpriseLogin {
@@ -150,7 +150,7 @@ fn enterprise(world: &World, provider: &Site) -> OauthOptions {
 
 #[tokio::test]
 async fn an_organizations_sign_in_becomes_an_assertion_for_the_servers_issuer() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let provider = provider("urn:ietf:params:oauth:token-type:id-jag").await;
     assert_eq!(call(&world, enterprise(&world, &provider)).await, Ok(200));
     let form = provider.requests_to("/token")[0].form();
@@ -169,7 +169,7 @@ async fn an_organizations_sign_in_becomes_an_assertion_for_the_servers_issuer() 
 
 #[tokio::test]
 async fn an_exchanged_token_of_another_type_is_not_passed_on() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let provider = provider("urn:ietf:params:oauth:token-type:access_token").await;
     assert!(call(&world, enterprise(&world, &provider)).await.is_err());
     assert_eq!(world.issuer.count("/token"), 0);
@@ -186,7 +186,7 @@ impl DeviceDisplay for NotingDisplay {
 
 #[tokio::test]
 async fn a_person_types_the_code_in_on_another_device() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let polls = AtomicUsize::new(0);
     world.change(|plan| {
         plan.token = Arc::new(move |_| {
@@ -207,7 +207,7 @@ async fn a_person_types_the_code_in_on_another_device() {
 
 #[tokio::test]
 async fn a_bound_token_is_shown_with_a_new_proof_each_time_and_with_both_nonces() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| {
         plan.metadata = |document| document["dpop_signing_alg_values_supported"] = json!(["ES256"]);
         plan.token = Arc::new(|request| {
@@ -245,7 +245,7 @@ async fn a_bound_token_is_shown_with_a_new_proof_each_time_and_with_both_nonces(
         }
     })
     .await;
-    let world = World { server, ..world };
+    let world = SignInWorld { server, ..world };
     let credential = world.usual();
     assert_eq!((world.call(&credential).await, world.call(&credential).await), (Ok(200), Ok(200)));
     assert_eq!((world.issuer.count("/authorize"), world.issuer.count("/token")), (1, 2));

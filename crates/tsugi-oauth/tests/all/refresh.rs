@@ -9,18 +9,18 @@ use tsugi_oauth::record::CredentialRecord;
 use tsugi_oauth::store::{CredentialStore, MemoryStore};
 
 use crate::site::SiteAnswer;
-use crate::world::World;
+use crate::world::SignInWorld;
 
 /// A world in which someone has signed in, with a token that is due.
-async fn signed_in(store: &Arc<MemoryStore>) -> World {
-    let world = World::start().await;
+async fn signed_in(store: &Arc<MemoryStore>) -> SignInWorld {
+    let world = SignInWorld::start().await;
     assert_eq!(world.call(&world.credential(world.options(), store.clone())).await, Ok(200));
     make_due(&world, store).await;
     world
 }
 
 /// Time passes: the token in the store must be refreshed.
-async fn make_due(world: &World, store: &MemoryStore) {
+async fn make_due(world: &SignInWorld, store: &MemoryStore) {
     let key = world.options().key;
     let mut record = CredentialRecord::parse(&store.read(&key).await.unwrap().unwrap()).unwrap();
     record.tokens.as_mut().unwrap().renew = Some(0);
@@ -28,7 +28,7 @@ async fn make_due(world: &World, store: &MemoryStore) {
 }
 
 /// A process that never signs in by itself.
-fn background(world: &World, store: &Arc<MemoryStore>) -> Arc<tsugi_oauth::credential::OauthCredential> {
+fn background(world: &SignInWorld, store: &Arc<MemoryStore>) -> Arc<tsugi_oauth::credential::OauthCredential> {
     let mut options = world.options();
     options.grant = GrantChoice::SignIn(SignInWay::Elsewhere);
     world.credential(options, store.clone())
@@ -95,7 +95,7 @@ async fn an_issuer_in_trouble_changes_nothing() {
 #[tokio::test]
 async fn a_token_that_the_server_refuses_early_is_refreshed() {
     let store = Arc::new(MemoryStore::default());
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     assert_eq!(world.call(&world.credential(world.options(), store.clone())).await, Ok(200));
     world.change(|plan| plan.token_prefix = "token-a2".to_owned());
     assert_eq!(world.call(&background(&world, &store)).await, Ok(200));

@@ -10,11 +10,11 @@ use tsugi_oauth::store::MemoryStore;
 use url::Url;
 
 use crate::site::{SiteAnswer, visit};
-use crate::world::{REDIRECT, World};
+use crate::world::{REDIRECT, SignInWorld};
 
 #[tokio::test]
 async fn a_refused_call_signs_in_and_is_sent_again_with_the_token() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let credential = world.usual();
     assert_eq!(world.call(&credential).await, Ok(200));
     let calls = world.server.requests_to("/mcp");
@@ -41,7 +41,7 @@ async fn a_refused_call_signs_in_and_is_sent_again_with_the_token() {
 
 #[tokio::test]
 async fn many_calls_at_once_sign_in_once() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let credential = world.usual();
     let calls = (0..20).map(|_| world.call(&credential));
     let answers = futures_util::future::join_all(calls).await;
@@ -51,7 +51,7 @@ async fn many_calls_at_once_sign_in_once() {
 
 #[tokio::test]
 async fn a_step_up_asks_for_the_old_scopes_and_the_new_one() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| {
         plan.judge = |request| {
             (request.header("authorization") == Some("Bearer token-a1")).then(|| {
@@ -69,7 +69,7 @@ async fn a_step_up_asks_for_the_old_scopes_and_the_new_one() {
 
 #[tokio::test]
 async fn a_metadata_document_is_the_client_where_the_issuer_takes_it() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     world.change(|plan| plan.metadata = |document| document["client_id_metadata_document_supported"] = json!(true));
     let mut options = world.options();
     options.client.document = Some("https://tsugi.example/client.json".to_owned());
@@ -80,7 +80,7 @@ async fn a_metadata_document_is_the_client_where_the_issuer_takes_it() {
 
 #[tokio::test]
 async fn signing_out_revokes_and_forgets() {
-    let world = World::start().await;
+    let world = SignInWorld::start().await;
     let credential = world.usual();
     assert_eq!(credential.status().await.unwrap(), SignInStatus::NeedsSignIn);
     world.call(&credential).await.unwrap();

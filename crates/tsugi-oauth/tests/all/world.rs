@@ -48,13 +48,13 @@ pub(crate) struct Plan {
     pub(crate) challenge_scope: &'static str,
 }
 
-pub(crate) struct World {
+pub(crate) struct SignInWorld {
     pub(crate) server: Site,
     pub(crate) issuer: Site,
     pub(crate) plan: Arc<Mutex<Plan>>,
 }
 
-impl World {
+impl SignInWorld {
     pub(crate) async fn start() -> Self {
         let plan = Arc::new(Mutex::new(Plan {
             issuer: String::new(),

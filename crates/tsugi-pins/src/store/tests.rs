@@ -33,8 +33,8 @@ fn open(folder: &tempfile::TempDir) -> (PinStore, Arc<Mutex<Vec<PinEvent>>>) {
     (store, recorder.0)
 }
 
-fn offer(tools: &[(&str, &str)]) -> ServerOffer {
-    let mut offer = ServerOffer::default();
+fn offer(tools: &[(&str, &str)]) -> DefinitionOffer {
+    let mut offer = DefinitionOffer::default();
     offer.add_list("tools");
     for (name, description) in tools {
         let json = serde_json::json!({"name": name, "description": description}).to_string();
@@ -160,7 +160,7 @@ fn another_process_that_accepts_is_heard_and_a_damaged_file_changes_nothing() {
 fn an_address_of_another_server_is_not_trusted_at_first_sight() {
     let bench = bench();
     let resource = |server: &str, mode| {
-        let mut offer = ServerOffer::default();
+        let mut offer = DefinitionOffer::default();
         offer.add(PinKind::Resource, "notes://a", r#"{"uri":"notes://a","name":"a"}"#);
         bench.store.judge(server, policy(mode), &offer, OfferSource::Live, bench.now)
     };

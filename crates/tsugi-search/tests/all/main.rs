@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use tsugi_search::{SearchHit, ToolDocument, ToolIndex, ToolParameter, outline};
+use tsugi_search::{ToolDocument, ToolHit, ToolIndex, ToolParameter, outline};
 
 fn tool(server: &str, name: &str, description: &str) -> ToolDocument {
     ToolDocument {
@@ -25,7 +25,7 @@ fn workshop() -> Vec<ToolDocument> {
     ]
 }
 
-fn names(index: &ToolIndex, hits: &[SearchHit]) -> Vec<String> {
+fn names(index: &ToolIndex, hits: &[ToolHit]) -> Vec<String> {
     hits.iter().map(|hit| index.document(hit.tool).unwrap().own_name.clone()).collect()
 }
 

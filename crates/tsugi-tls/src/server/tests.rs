@@ -15,7 +15,7 @@ use crate::upstream::{UpstreamTls, UpstreamTlsSettings};
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// A listener whose files lie in a directory.
-struct World {
+struct TlsFixture {
     directory: tempfile::TempDir,
     authority: TestAuthority,
     tls: ServerTls,
@@ -26,7 +26,7 @@ fn pair(directory: &Path, leaf: &TestLeaf, name: &str) -> KeyPairFiles {
     KeyPairFiles { cert, key }
 }
 
-impl World {
+impl TlsFixture {
     fn new() -> Self {
         Self::with(|_, _| None)
     }
@@ -94,7 +94,7 @@ fn transfer(
 
 #[test]
 fn a_new_pair_is_used_for_new_connections_and_the_old_ones_go_on() {
-    let world = World::new();
+    let world = TlsFixture::new();
     let (old, mut serving) = world.shake(&world.client(None)).unwrap();
     assert_eq!(world.reload().unwrap(), ReloadEffect::Unchanged);
     pair(world.directory.path(), &world.authority.leaf(&[], &["localhost"]), "own");
@@ -106,7 +106,7 @@ fn a_new_pair_is_used_for_new_connections_and_the_old_ones_go_on() {
 
 #[test]
 fn a_pair_that_does_not_fit_is_half_written_or_has_expired_leaves_the_old_one_in_use() {
-    let world = World::new();
+    let world = TlsFixture::new();
     let before = world.key_of(&world.shake(&world.client(None)).unwrap().0);
     let next = world.authority.leaf(&[], &["localhost"]);
     let over = world.authority.leaf_until(&[], &["localhost"], SystemTime::now() - DAY, 2);
@@ -136,7 +136,7 @@ fn a_pair_that_does_not_fit_is_half_written_or_has_expired_leaves_the_old_one_in
 
 #[test]
 fn both_http_versions_are_offered_in_both_tls_versions() {
-    let world = World::new();
+    let world = TlsFixture::new();
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
         for offered in ["h2", "http/1.1"] {
             let mut roots = rustls::RootCertStore::empty();
@@ -157,7 +157,7 @@ fn both_http_versions_are_offered_in_both_tls_versions() {
 
 #[test]
 fn a_session_resumes_until_what_is_trusted_changes() {
-    let world = World::of_clients(ClientAuthMode::Required);
+    let world = TlsFixture::of_clients(ClientAuthMode::Required);
     let own = world.authority.leaf(&["spiffe://a/b"], &[]);
     let mut client = Arc::unwrap_or_clone(world.client(Some(&own)));
     client.resumption = Resumption::in_memory_sessions(4);
@@ -180,7 +180,7 @@ fn a_session_resumes_until_what_is_trusted_changes() {
 
 #[test]
 fn a_caller_is_known_by_a_good_certificate_and_refused_with_any_other() {
-    let world = World::of_clients(ClientAuthMode::Required);
+    let world = TlsFixture::of_clients(ClientAuthMode::Required);
     let good = world.authority.leaf(&["spiffe://a/b"], &["host"]);
     let (_, server) = world.shake(&world.client(Some(&good))).unwrap();
     let identity = world.tls.begin().identify(server.peer_certificates().unwrap(), SystemTime::now()).unwrap();
@@ -191,7 +191,7 @@ fn a_caller_is_known_by_a_good_certificate_and_refused_with_any_other() {
     // A session may be resumed after the certificate's end.
     let later = SystemTime::now() + 3 * DAY;
     assert!(world.tls.begin().identify(server.peer_certificates().unwrap(), later).is_err(), "expired");
-    let optional = World::of_clients(ClientAuthMode::Optional);
+    let optional = TlsFixture::of_clients(ClientAuthMode::Optional);
     let (_, server) = optional.shake(&optional.client(None)).unwrap();
     assert!(server.peer_certificates().is_none());
     assert!(optional.shake(&optional.client(Some(&foreign))).is_err(), "a bad one is not the same as none");
@@ -199,7 +199,7 @@ fn a_caller_is_known_by_a_good_certificate_and_refused_with_any_other() {
 
 #[test]
 fn a_revoked_certificate_is_refused_as_soon_as_the_list_says_so() {
-    let world = World::with(|directory, authority| {
+    let world = TlsFixture::with(|directory, authority| {
         std::fs::write(directory.join("crl.pem"), authority.revoked(&[])).unwrap();
         let (ca, crl) = (vec![directory.join("ca.pem")], vec![directory.join("crl.pem")]);
         Some(ClientAuthFiles {
@@ -225,7 +225,7 @@ fn a_revoked_certificate_is_refused_as_soon_as_the_list_says_so() {
 
 #[test]
 fn a_pinned_key_is_wanted_beside_a_trusted_certificate() {
-    let world = World::new();
+    let world = TlsFixture::new();
     let right = world.tls.certificates()[0].key;
     let other = CertificateFacts::read(&world.authority.leaf(&[], &[]).certificate).unwrap().key;
     let client = |ca: Vec<PathBuf>, pins: Vec<KeyPin>| {
@@ -240,7 +240,7 @@ fn a_pinned_key_is_wanted_beside_a_trusted_certificate() {
 
 #[test]
 fn a_client_reads_its_files_again_and_keeps_the_old_ones_while_they_are_broken() {
-    let world = World::new();
+    let world = TlsFixture::new();
     let settings = UpstreamTlsSettings { ca: vec![world.path("ca.pem")], only: true, ..Default::default() };
     let upstream = UpstreamTls::new(settings);
     let first = upstream.config(SystemTime::now()).unwrap();

@@ -16,7 +16,7 @@ use tsugi_gateway::{Gateway, GatewayConfig, Hub, HubConfig};
 use tsugi_protocol::answer::Identity;
 use tsugi_testkit::token_forge::{ForgeKey, encode};
 
-use super::{ISSUER, Journal, PUBLIC, Setup, World, claims, now, server, with};
+use super::{ISSUER, Journal, OauthGateway, PUBLIC, Setup, claims, now, server, with};
 use crate::faults::tool_call;
 use crate::world::*;
 
@@ -99,7 +99,7 @@ async fn careless_gateway(journal: &Journal) -> (Client, Box<dyn Send>) {
 #[tokio::test]
 async fn every_attack_opens_a_careless_gateway_and_not_this_one() {
     let (careless_journal, world) =
-        (Journal::default(), World::new(Setup { is_proxied: true, ..Setup::default() }).await);
+        (Journal::default(), OauthGateway::new(Setup { is_proxied: true, ..Setup::default() }).await);
     let (careless, _running) = careless_gateway(&careless_journal).await;
     for (number, (name, token)) in attacks(&world.key).into_iter().enumerate() {
         let bearer = format!("Bearer {token}");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tsugi_gateway::guard::api_key::ApiKey;
 use tsugi_gateway::guard::oauth::introspector::IntrospectionMode;
 
-use super::{ISSUER, PUBLIC, Setup, World, claims, now, until_async, with};
+use super::{ISSUER, OauthGateway, PUBLIC, Setup, claims, now, until_async, with};
 
 fn asked(mode: IntrospectionMode) -> Setup {
     Setup { introspection: Some(mode), ..Setup::default() }
@@ -23,7 +23,7 @@ fn active_with(name: &str, value: Value) -> Value {
 
 #[tokio::test]
 async fn n13_an_opaque_token_is_as_good_as_what_its_issuer_says_of_it() {
-    let world = World::new(asked(IntrospectionMode::Opaque)).await;
+    let world = OauthGateway::new(asked(IntrospectionMode::Opaque)).await;
     world.site.answer("good", 200, &active());
     assert_eq!((world.call("good").await.status, world.reached()), (200, 1));
     let seen = world.journal.lock().clone();
@@ -54,7 +54,7 @@ async fn n13_an_opaque_token_is_as_good_as_what_its_issuer_says_of_it() {
 #[tokio::test]
 async fn n13_an_issuer_that_fails_refuses_for_now_and_keys_go_on() {
     let (secret, key) = ApiKey::generate("ann");
-    let world = World::new(Setup { keys: vec![key], ..asked(IntrospectionMode::Opaque) }).await;
+    let world = OauthGateway::new(Setup { keys: vec![key], ..asked(IntrospectionMode::Opaque) }).await;
     for (name, status) in [("broken", 500), ("closed", 401), ("moved", 302)] {
         world.site.answer(name, status, &active());
         let got = world.call(name).await;
@@ -72,7 +72,7 @@ async fn n13_an_issuer_that_fails_refuses_for_now_and_keys_go_on() {
 
 #[tokio::test]
 async fn n13_a_revoked_token_ends_when_its_answer_is_old_and_a_refusal_is_kept() {
-    let world = World::new(asked(IntrospectionMode::Opaque)).await;
+    let world = OauthGateway::new(asked(IntrospectionMode::Opaque)).await;
     world.site.answer("t", 200, &active());
     // Many at once share one question, and the answer is used for a while.
     let answers = join_all((0..20).map(|_| world.call("t"))).await;
@@ -89,7 +89,7 @@ async fn n13_a_revoked_token_ends_when_its_answer_is_old_and_a_refusal_is_kept()
 
 #[tokio::test]
 async fn n13_with_always_a_signed_token_needs_its_issuers_word_too() {
-    let world = World::new(asked(IntrospectionMode::Always)).await;
+    let world = OauthGateway::new(asked(IntrospectionMode::Always)).await;
     let token = world.key.token(&claims());
     assert_eq!((world.call(&token).await.status, world.reached()), (401, 0), "the issuer does not know it");
     let other = world.key.token(&with("sub", json!("bob")));
@@ -104,7 +104,7 @@ async fn n13_with_always_a_signed_token_needs_its_issuers_word_too() {
     assert_eq!((world.call(&forged).await.status, world.reached()), (401, 0));
     assert_eq!(world.site.questions(&forged), 0);
     // The careless gateway asks about opaque tokens only: the revoked one goes on.
-    let careless = World::new(asked(IntrospectionMode::Opaque)).await;
+    let careless = OauthGateway::new(asked(IntrospectionMode::Opaque)).await;
     let revoked = careless.key.token(&claims());
     careless.site.answer(&revoked, 200, &json!({"active": false}));
     assert_eq!((careless.call(&revoked).await.status, careless.reached()), (200, 1));
@@ -113,7 +113,7 @@ async fn n13_with_always_a_signed_token_needs_its_issuers_word_too() {
 #[tokio::test]
 async fn only_what_may_be_a_token_is_shown_to_an_issuer() {
     let (secret, key) = ApiKey::generate("ann");
-    let world = World::new(Setup { keys: vec![key], ..asked(IntrospectionMode::Opaque) }).await;
+    let world = OauthGateway::new(Setup { keys: vec![key], ..asked(IntrospectionMode::Opaque) }).await;
     let (unknown, _) = ApiKey::generate("gone");
     assert_eq!(world.call(&secret).await.status, 200);
     assert_eq!(world.call(&unknown).await.status, 401, "a key that was revoked");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use super::{ISSUER, PUBLIC, Setup, World, claims, with};
+use super::{ISSUER, OauthGateway, PUBLIC, Setup, claims, with};
 use crate::faults::{BASE, initialize, legacy_call, open_session, tool_call};
 use crate::world::*;
 
@@ -21,14 +21,14 @@ fn scoped() -> Setup {
     }
 }
 
-fn token(world: &World, scope: &str) -> String {
+fn token(world: &OauthGateway, scope: &str) -> String {
     let mut claims = with("scope", json!(scope));
     claims["aud"] = json!(PUBLIC);
     format!("Bearer {}", world.key.token(&claims))
 }
 
 /// A modern call of a public tool name at an address.
-async fn call(world: &World, path: &str, tool: &str, bearer: &str) -> Got {
+async fn call(world: &OauthGateway, path: &str, tool: &str, bearer: &str) -> Got {
     let message = tool_call(json!(1), tool, json!({}));
     let own = modern_headers(&message);
     let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -54,7 +54,7 @@ const NEEDED: &str = "audit files.top files.write mcp";
 
 #[tokio::test]
 async fn n15_a_call_needs_its_scopes_all_at_once_and_an_implied_scope_counts() {
-    let world = World::new(scoped()).await;
+    let world = OauthGateway::new(scoped()).await;
     for (scope, tool, missing) in [
         ("mcp", "up__echo", None),
         ("mcp", "up__write", Some(NEEDED)),
@@ -76,14 +76,14 @@ async fn n15_a_call_needs_its_scopes_all_at_once_and_an_implied_scope_counts() {
         }
     }
     // The careless gateway: without the rules the same token reaches the tool.
-    let careless = World::new(Setup { rules: Vec::new(), ..scoped() }).await;
+    let careless = OauthGateway::new(Setup { rules: Vec::new(), ..scoped() }).await;
     assert_eq!(call(&careless, "/mcp", "up__write", &token(&careless, "mcp")).await.status, 200);
     assert_eq!(careless.reached(), 1);
 }
 
 #[tokio::test]
 async fn n15_every_face_says_in_its_form_which_scopes_are_missing() {
-    let world = World::new(scoped()).await;
+    let world = OauthGateway::new(scoped()).await;
     let bearer = token(&world, "mcp");
     let json_headers = [BASE[0], ("Authorization", bearer.as_str())];
     // A server's own address has its own metadata.
@@ -113,7 +113,7 @@ async fn n15_every_face_says_in_its_form_which_scopes_are_missing() {
 
 #[tokio::test]
 async fn n15_a_challenge_to_a_legacy_client_has_the_scopes_of_its_token_too() {
-    let world = World::new(scoped()).await;
+    let world = OauthGateway::new(scoped()).await;
     let bearer = token(&world, "mcp extra");
     let all = "audit extra files.top files.write mcp";
     for (version, accept) in [
@@ -146,7 +146,7 @@ async fn n15_a_challenge_to_a_legacy_client_has_the_scopes_of_its_token_too() {
 
 #[tokio::test]
 async fn n15_on_an_open_stream_the_body_says_it() {
-    let world = World::new(scoped()).await;
+    let world = OauthGateway::new(scoped()).await;
     let bearer = token(&world, "mcp");
     let mut request = format!("ws://{}/ws", world.client.0).into_client_request().unwrap();
     request.headers_mut().insert("authorization", bearer.parse().unwrap());
@@ -162,7 +162,7 @@ async fn n15_on_an_open_stream_the_body_says_it() {
 }
 
 /// Opens the two-endpoint stream with a token; the stream, and where to post.
-async fn open_sse(world: &World, bearer: &str) -> (Exchange, String) {
+async fn open_sse(world: &OauthGateway, bearer: &str) -> (Exchange, String) {
     let headers = [("Accept", "text/event-stream"), ("Authorization", bearer)];
     let mut stream = Exchange::send(world.client.0, &world.client.request("GET", "/sse", &headers, "")).await;
     stream.read_until("event: endpoint\ndata: ").await;
@@ -172,7 +172,7 @@ async fn open_sse(world: &World, bearer: &str) -> (Exchange, String) {
 
 #[tokio::test]
 async fn n09_a_narrow_token_does_not_gain_from_the_session_that_a_broad_one_opened() {
-    let world = World::new(scoped()).await;
+    let world = OauthGateway::new(scoped()).await;
     let (broad, narrow) = (token(&world, "mcp files.all"), token(&world, "mcp"));
     // A session over HTTP.
     let session = open_session(&world.client, "2025-11-25", &[("Authorization", &broad)]).await;
@@ -206,7 +206,7 @@ async fn n09_a_narrow_token_does_not_gain_from_the_session_that_a_broad_one_open
 
 #[tokio::test]
 async fn a_tool_whose_scope_is_missing_is_listed_and_another_spelling_of_it_is_not_run() {
-    let world = World::new(scoped()).await;
+    let world = OauthGateway::new(scoped()).await;
     let bearer = token(&world, "mcp");
     let listed = world.get("/mcp/tools", &[("Authorization", &bearer)]).await;
     let names: Vec<String> =
@@ -223,7 +223,7 @@ async fn a_tool_whose_scope_is_missing_is_listed_and_another_spelling_of_it_is_n
 #[tokio::test]
 async fn keys_need_no_scopes() {
     let (secret, key) = tsugi_gateway::guard::api_key::ApiKey::generate("ann");
-    let world = World::new(Setup { keys: vec![key], ..scoped() }).await;
+    let world = OauthGateway::new(Setup { keys: vec![key], ..scoped() }).await;
     assert_eq!(call(&world, "/mcp", "up__write", &format!("Bearer {secret}")).await.status, 200);
     assert_eq!(world.reached(), 1);
 }
@@ -231,7 +231,7 @@ async fn keys_need_no_scopes() {
 #[tokio::test]
 async fn the_document_of_the_rest_face_says_which_credentials_and_scopes_are_needed() {
     let (secret, key) = tsugi_gateway::guard::api_key::ApiKey::generate("ann");
-    let world = World::new(Setup { keys: vec![key], ..scoped() }).await;
+    let world = OauthGateway::new(Setup { keys: vec![key], ..scoped() }).await;
     let document = world.get("/openapi.json", &[("X-Api-Key", &secret)]).await.json();
     let schemes = &document["components"]["securitySchemes"];
     assert_eq!(schemes["token"]["type"], "http");
@@ -252,7 +252,7 @@ async fn the_document_of_the_rest_face_says_which_credentials_and_scopes_are_nee
 
 #[tokio::test]
 async fn a_tenant_comes_from_its_claim_and_from_nothing_else() {
-    let world = World::new(Setup { tenants: vec![("up", "acme")], ..Setup::default() }).await;
+    let world = OauthGateway::new(Setup { tenants: vec![("up", "acme")], ..Setup::default() }).await;
     let of = |org: Value| format!("Bearer {}", world.key.token(&with("org", org)));
     assert_eq!(call(&world, "/mcp", "up__echo", &of(json!("acme"))).await.status, 200);
     assert_eq!(world.reached(), 1);
@@ -270,7 +270,7 @@ async fn a_tenant_comes_from_its_claim_and_from_nothing_else() {
 #[tokio::test]
 async fn a_quota_comes_from_the_first_rule_that_fits_the_claim() {
     use tsugi_gateway::guard::quota::CallQuota;
-    let world = World::new(Setup { quota: Some(CallQuota::per_minute(1)), ..Setup::default() }).await;
+    let world = OauthGateway::new(Setup { quota: Some(CallQuota::per_minute(1)), ..Setup::default() }).await;
     let of = |sub: &str, plan: Value, jti: u32| {
         let mut claims = with("sub", json!(sub));
         claims["plan"] = plan;
