@@ -10,11 +10,6 @@ pub(crate) mod value;
 
 use std::ops::Deref;
 
-use super::settings::{
-    admin, admin_needs, api_key, audit, audit_sink, auth, breaker, cache, caller_certificate, certificate, egress,
-    gateway, introspection, issuer, issuer_claims, limits, listener_tls, options, outbound, pin, pool, previous_key,
-    quota_rule, retry, root, sandbox, scope_rule, scopes, server, server_tls, sign_in, tool, validate,
-};
 use shape::SchemaShape;
 use value::ValueType;
 
@@ -45,6 +40,8 @@ impl<T> Setting<T> {
         default: &'static str,
         meaning: &'static str,
     ) -> Self {
+        // A doc comment brings the space after its slashes.
+        let meaning = meaning.trim_ascii();
         Setting { key: SettingKey { name, aliases, shape: value.shape, default, meaning }, value }
     }
 }
@@ -65,43 +62,6 @@ pub(crate) struct SettingTable {
     pub(crate) about: &'static str,
     pub(crate) keys: &'static [&'static SettingKey],
 }
-
-/// All maps, in the order of the reference page.
-pub(crate) static TABLES: &[&SettingTable] = &[
-    &root::TABLE,
-    &server::TABLE,
-    &server_tls::TABLE,
-    &tool::TABLE,
-    &retry::TABLE,
-    &cache::TABLE,
-    &validate::TABLE,
-    &pin::TABLE,
-    &breaker::TABLE,
-    &sandbox::TABLE,
-    &egress::TABLE,
-    &pool::TABLE,
-    &options::TABLE,
-    &gateway::TABLE,
-    &listener_tls::TABLE,
-    &certificate::TABLE,
-    &auth::TABLE,
-    &api_key::TABLE,
-    &previous_key::TABLE,
-    &issuer::TABLE,
-    &issuer_claims::TABLE,
-    &sign_in::TABLE,
-    &quota_rule::TABLE,
-    &introspection::TABLE,
-    &scopes::TABLE,
-    &scope_rule::TABLE,
-    &admin_needs::TABLE,
-    &caller_certificate::TABLE,
-    &limits::TABLE,
-    &admin::TABLE,
-    &audit::TABLE,
-    &audit_sink::TABLE,
-    &outbound::TABLE,
-];
 
 /// Words that people write for one of our keys and that are too far from it in letters to be found.
 const SYNONYMS: [(&str, &str); 11] = [
@@ -166,36 +126,52 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
 
 /// Defines the keys of one map, the struct that they fill, and how it is read.
 ///
-/// Each line is one setting: how it is read, the name of its static, the field and its type, the key with its aliases, the
-/// type of the value, the default, and the meaning. It is read in one of these ways:
+/// A setting is a doc comment, which is also its text on the reference page, and a line of named parts:
 ///
-/// - `one`: a value, or the default
-/// - `maybe`: a value, or `None`
-/// - `many`: a list, or the default list
-/// - `custom`, `maybe_custom`, `listed`: by the expression at the end of the line, as a value, an option or a list
-/// - `hand`: the same, for a value that is not a single text
+/// ```text
+/// /// Calls in flight to it at the same time; more wait in a bounded queue.
+/// one max_in_flight: usize = key(MAX_IN_FLIGHT: "maxInFlight") value(positive()) default("64");
+/// ```
+///
+/// The first word says what the field holds: `one` value, `maybe` a value (an `Option`), or `many` (a `Vec`). The parts, in
+/// this order:
+///
+/// - `key(STATIC: "name" | "alias")`: the static that stands for the key in code, its name, and other spellings of it
+/// - `value(TYPE)`: how one text becomes a value; or `shape(SHAPE)` for a map, a list or a text that `read` takes apart
+/// - `default("…")`: the value that holds when the key is absent, as it would be written
+/// - `inherit(EXPRESSION)`: the value that holds instead of a default, such as that of a map further out
+/// - `read(EXPRESSION)`: what fills the field, where the parts above cannot say it
+/// - `serde(…)`: attributes of the field for `tsugi config show`
 ///
 /// Keys that fill no field stand in `keys { … }`, and fields without a key in `fields { … }`. The struct is defined here
-/// (`own`) or by a library (`library`).
+/// (`struct`) or by a library (`library`).
 macro_rules! settings {
     (
-        $module:ident at $path:literal: $about:literal
+        $(#[doc = $about:literal])+
+        $module:ident at $path:literal
         $(keys { $(
-            $key:ident: $key_type:ty = $key_name:literal $(| $key_alias:literal)*, $key_value:expr, $key_default:literal, $key_meaning:literal;
+            $(#[doc = $key_meaning:literal])+
+            $key:ident $(: $key_type:ty)? =
+                key($key_name:literal $(| $key_alias:literal)*)
+                $(value($key_value:expr))? $(shape($key_shape:expr))? $(default($key_default:literal))?;
         )* })?
         $(=>
             $(#[$attribute:meta])*
             $definition:ident $type:ident($reader:ident, $section:ident $(, $extra:ident: $extra_type:ty)*) {
                 $(
-                    $(#[$field_attribute:meta])*
-                    $way:ident $constant:ident $field:ident: $field_type:ty =
-                        $name:literal $(| $alias:literal)*, $value:expr, $default:literal, $meaning:literal $(, $hand:expr)?;
+                    $(#[doc = $meaning:literal])+
+                    $way:ident $field:ident: $field_type:ty =
+                        key($constant:ident: $name:literal $(| $alias:literal)*)
+                        $(value($value:expr))? $(shape($shape:expr))?
+                        $(default($default:literal))?
+                        $(inherit($inherit:expr))? $(read($read:expr))?
+                        $(serde($($serde:tt)*))?;
                 )*
             }
             $(fields { $($plain:ident: $plain_type:ty = $plain_value:expr;)* })?
         )?
     ) => {
-        #[doc = $about]
+        $(#[doc = $about])+
         pub(crate) mod $module {
             #[allow(unused_imports, reason = "not every map has values of every type")]
             use super::*;
@@ -203,26 +179,41 @@ macro_rules! settings {
 
             $($(
                 // The meaning is the doc comment and the text of the reference page, so the two cannot differ.
-                #[doc = $key_meaning]
-                pub(crate) static $key: Setting<$key_type> =
-                    Setting::new($key_name, &[$($key_alias),*], $key_value, $key_default, $key_meaning);
+                $(#[doc = $key_meaning])+
+                pub(crate) static $key: Setting<settings!(@type $($key_type)?; $(value $key_value)? $(shape $key_shape)?)> =
+                    Setting::new(
+                        $key_name,
+                        &[$($key_alias),*],
+                        settings!(@parser $(value $key_value)? $(shape $key_shape)?),
+                        concat!("", $($key_default)?),
+                        concat!($($key_meaning),+),
+                    );
             )*)?
             $($(
-                #[doc = $meaning]
-                pub(crate) static $constant: Setting<settings!(@value $way $field_type)> =
-                    Setting::new($name, &[$($alias),*], $value, $default, $meaning);
+                $(#[doc = $meaning])+
+                pub(crate) static $constant: Setting<settings!(@type $field_type; $(value $value)? $(shape $shape)?)> =
+                    Setting::new(
+                        $name,
+                        &[$($alias),*],
+                        settings!(@parser $(value $value)? $(shape $shape)?),
+                        concat!("", $($default)?),
+                        concat!($($meaning),+),
+                    );
             )*)?
 
             /// The keys of this map.
-            pub(crate) static TABLE: SettingTable =
-                SettingTable { path: $path, about: $about, keys: &[$($(&$key.key,)*)? $($(&$constant.key,)*)?] };
+            pub(crate) static TABLE: SettingTable = SettingTable {
+                path: $path,
+                about: concat!($($about),+).trim_ascii(),
+                keys: &[$($(&$key.key,)*)? $($(&$constant.key,)*)?],
+            };
         }
 
         $(
             settings! {
                 @$definition $(#[$attribute])* $type
                 { $($($plain: $plain_type;)*)? }
-                { $($(#[$field_attribute])* $way $field: $field_type = $meaning;)* }
+                { $($([$meaning])+ $way $field: $field_type; [$($($serde)*)?];)* }
             }
 
             #[allow(unused_variables, reason = "a map may be read without looking at everything around it")]
@@ -233,45 +224,49 @@ macro_rules! settings {
             ) -> $type {
                 $type {
                     $($($plain: $plain_value,)*)?
-                    $($field: settings!(@read $way $reader $section $module $constant $field $($hand)?),)*
+                    $($field: settings!(
+                        @read $way ($reader, $section, $module::$constant) $(inherit $inherit)? $(read $read)?
+                    ),)*
                 }
             }
         )?
     };
     (
-        @own $(#[$attribute:meta])* $type:ident
+        @struct $(#[$attribute:meta])* $type:ident
         { $($plain:ident: $plain_type:ty;)* }
-        { $($(#[$field_attribute:meta])* $way:ident $field:ident: $field_type:ty = $meaning:literal;)* }
+        { $($([$meaning:literal])+ $way:ident $field:ident: $field_type:ty; [$($serde:tt)*];)* }
     ) => {
         $(#[$attribute])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize)]
         #[serde(rename_all = "camelCase")]
         pub(crate) struct $type {
             $(pub(crate) $plain: $plain_type,)*
-            $($(#[$field_attribute])* #[doc = $meaning] pub(crate) $field: settings!(@field $way $field_type),)*
+            $($(#[doc = $meaning])+ #[serde($($serde)*)] pub(crate) $field: settings!(@field $way $field_type),)*
         }
     };
     // The struct exists in a library, so only its keys and its reader are generated.
     (@library $($rest:tt)*) => {};
-    // A setting that is read by hand is not one text, so there is no type to parse it as.
-    (@value hand $type:ty) => { () };
-    (@value $way:ident $type:ty) => { $type };
+    // Only a setting that is one text has a type to parse it as.
+    (@type $($type:ty)?; value $value:expr) => { $($type)? };
+    (@type $($type:ty)?; shape $shape:expr) => { () };
+    (@parser value $value:expr) => { $value };
+    (@parser shape $shape:expr) => { $crate::config::key::value::by_hand($shape) };
+    (@field one $type:ty) => { $type };
     (@field maybe $type:ty) => { Option<$type> };
-    (@field maybe_custom $type:ty) => { Option<$type> };
     (@field many $type:ty) => { Vec<$type> };
-    (@field listed $type:ty) => { Vec<$type> };
-    (@field $way:ident $type:ty) => { $type };
-    (@read one $reader:ident $section:ident $module:ident $constant:ident $field:ident) => {
-        $reader.or_default($section, &$module::$constant)
+    (@read $way:ident ($reader:ident, $section:ident, $key:path) read $read:expr) => { $read };
+    (@read one ($reader:ident, $section:ident, $key:path)) => { $reader.or_default($section, &$key) };
+    (@read one ($reader:ident, $section:ident, $key:path) inherit $value:expr) => {
+        $reader.optional($section, &$key).unwrap_or($value)
     };
-    (@read maybe $reader:ident $section:ident $module:ident $constant:ident $field:ident) => {
-        $reader.optional($section, &$module::$constant)
+    (@read maybe ($reader:ident, $section:ident, $key:path)) => { $reader.optional($section, &$key) };
+    (@read maybe ($reader:ident, $section:ident, $key:path) inherit $value:expr) => {
+        $reader.optional($section, &$key).or($value)
     };
-    (@read many $reader:ident $section:ident $module:ident $constant:ident $field:ident) => {
-        $reader.list_or_default($section, &$module::$constant)
+    (@read many ($reader:ident, $section:ident, $key:path)) => { $reader.list_or_default($section, &$key) };
+    (@read many ($reader:ident, $section:ident, $key:path) inherit $value:expr) => {
+        $reader.optional_list($section, &$key).unwrap_or_else(|| $value)
     };
-    // Every other way brings its own expression.
-    (@read $way:ident $reader:ident $section:ident $module:ident $constant:ident $field:ident $hand:expr) => { $hand };
 }
 pub(in crate::config) use settings;
 

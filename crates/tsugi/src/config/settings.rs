@@ -24,6 +24,7 @@ use tsugi_outbound::OutboundRules;
 use tsugi_process::{NetworkAccess, SandboxPolicy};
 use url::Url;
 
+use super::key::SettingTable;
 use super::secret::{MaskedText, Secret};
 
 pub(crate) use audit_log::{ArgumentMode, AuditSettings, AuditSinkSettings, AuditSinkType};
@@ -50,6 +51,43 @@ pub(in crate::config) use top::options;
 pub(crate) use top::{OptionSettings, root};
 pub(crate) use upstream::{ServerSettings, ToolSettings};
 pub(in crate::config) use upstream::{server, tool};
+
+/// Every map of settings, in the order of the reference page.
+pub(crate) static TABLES: &[&SettingTable] = &[
+    &root::TABLE,
+    &server::TABLE,
+    &server_tls::TABLE,
+    &tool::TABLE,
+    &retry::TABLE,
+    &cache::TABLE,
+    &validate::TABLE,
+    &pin::TABLE,
+    &breaker::TABLE,
+    &sandbox::TABLE,
+    &egress::TABLE,
+    &pool::TABLE,
+    &options::TABLE,
+    &gateway::TABLE,
+    &listener_tls::TABLE,
+    &certificate::TABLE,
+    &auth::TABLE,
+    &api_key::TABLE,
+    &previous_key::TABLE,
+    &issuer::TABLE,
+    &issuer_claims::TABLE,
+    &sign_in::TABLE,
+    &quota_rule::TABLE,
+    &introspection::TABLE,
+    &scopes::TABLE,
+    &scope_rule::TABLE,
+    &admin_needs::TABLE,
+    &caller_certificate::TABLE,
+    &limits::TABLE,
+    &admin::TABLE,
+    &audit::TABLE,
+    &audit_sink::TABLE,
+    &outbound::TABLE,
+];
 
 /// A whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize)]

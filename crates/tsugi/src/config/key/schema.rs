@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{SettingKey, SettingTable, TABLES};
+use super::{SettingKey, SettingTable};
+use crate::config::settings::TABLES;
 
 /// The name of the schema beside a configuration.
 pub(crate) const FILE: &str = "tsugi.schema.json";

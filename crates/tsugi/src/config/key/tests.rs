@@ -6,7 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::config::env::VARIABLES;
 use crate::config::file::NAMES;
-use crate::config::settings::{retry, server};
+use crate::config::settings::{TABLES, retry, server};
 
 const HEAD: &str = "\
 # Configuration

@@ -8,33 +8,55 @@ use tsugi_audit::writer::{FailurePolicy, SyncMode};
 
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
-use crate::config::key::value::{AUDIT_SYNC, SIZE, by_hand, keyword};
+use crate::config::key::value::{AUDIT_SYNC, SIZE, keyword};
 use crate::config::resolve::audit::{read_fields, read_file, read_path, read_sinks};
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
 use crate::config::secret::{MaskedText, Secret};
 
 settings! {
-    audit at "audit": "The log that proves who called what. Without this map nothing is written."
-    => own AuditSettings(reader, section) {
-        hand FILE file: PathBuf = "file", by_hand(Path), "", "Where lines are written; required. Finished files stand beside it, named after their first line.", read_file(reader, section.get(&audit::FILE));
-        hand KEY key: Option<PathBuf> = "key", by_hand(Path), "", "The file of the key that signs the log; made if it is not there, with the public half beside it. Default: `file` with the ending `.key`. Better on another disk, since a person who has it can sign another history.", read_path(reader, section.get(&audit::KEY));
-        #[serde(serialize_with = "sync_text")]
-        one SYNC sync: SyncMode = "sync", AUDIT_SYNC, "200ms", "How much a power loss may cost: a duration, or `always`, where each call waits until its line is on the disk. A crash of tsugi costs nothing in any case.";
-        one ARGUMENTS arguments: ArgumentMode = "arguments", keyword(), "none", "What is kept of arguments: `digest` keeps a keyed hash, `fields` what `fields` names. Results are never kept.";
-        hand FIELDS fields: BTreeMap<String, Vec<String>> = "fields", by_hand(TextListMap), "{}", "With `arguments: fields`, the JSON pointers that are kept, by `server/tool`.", read_fields(reader, section.get(&audit::FIELDS));
-        one ON_FAILURE on_failure: FailurePolicy = "onFailure", keyword(), "refuse", "What happens while the file cannot be written: `refuse` answers calls with `AUDIT_UNAVAILABLE`, `continue` counts the missing lines.";
-        one ROTATE_SIZE rotate_size: u64 = "rotateSize", SIZE, "256MiB", "A file this large is finished, and so is one at the end of a day (UTC).";
-        hand SINKS sinks: Vec<AuditSinkSettings> = "sinks", by_hand(Tables("audit.sinks[]")), "[]", "Where the same lines are sent too. A slow sink does not delay calls.", read_sinks(reader, section.get(&audit::SINKS));
+    /// The log that proves who called what. Without this map nothing is written.
+    audit at "audit"
+    => struct AuditSettings(reader, section) {
+        /// Where lines are written; required. Finished files stand beside it, named after their first line.
+        one file: PathBuf = key(FILE: "file") shape(Path) read(read_file(reader, section.get(&audit::FILE)));
+        /// The file of the key that signs the log; made if it is not there, with the public half beside it. Default:
+        /// `file` with the ending `.key`. Better on another disk, since a person who has it can sign another history.
+        one key: Option<PathBuf> = key(KEY: "key") shape(Path) read(read_path(reader, section.get(&audit::KEY)));
+        /// How much a power loss may cost: a duration, or `always`, where each call waits until its line is on the
+        /// disk. A crash of tsugi costs nothing in any case.
+        one sync: SyncMode = key(SYNC: "sync") value(AUDIT_SYNC) default("200ms") serde(serialize_with = "sync_text");
+        /// What is kept of arguments: `digest` keeps a keyed hash, `fields` what `fields` names. Results are never
+        /// kept.
+        one arguments: ArgumentMode = key(ARGUMENTS: "arguments") value(keyword()) default("none");
+        /// With `arguments: fields`, the JSON pointers that are kept, by `server/tool`.
+        one fields: BTreeMap<String, Vec<String>> =
+            key(FIELDS: "fields") shape(TextListMap) default("{}")
+            read(read_fields(reader, section.get(&audit::FIELDS)));
+        /// What happens while the file cannot be written: `refuse` answers calls with `AUDIT_UNAVAILABLE`, `continue`
+        /// counts the missing lines.
+        one on_failure: FailurePolicy = key(ON_FAILURE: "onFailure") value(keyword()) default("refuse");
+        /// A file this large is finished, and so is one at the end of a day (UTC).
+        one rotate_size: u64 = key(ROTATE_SIZE: "rotateSize") value(SIZE) default("256MiB");
+        /// Where the same lines are sent too. A slow sink does not delay calls.
+        one sinks: Vec<AuditSinkSettings> =
+            key(SINKS: "sinks") shape(Tables("audit.sinks[]")) default("[]")
+            read(read_sinks(reader, section.get(&audit::SINKS)));
     }
 }
 
 settings! {
-    audit_sink at "audit.sinks[]": "One place that gets the lines of the audit log."
+    /// One place that gets the lines of the audit log.
+    audit_sink at "audit.sinks[]"
     keys {
-        TYPE: AuditSinkType = "type", keyword(), "", "What it speaks; required.";
-        URL: () = "url", by_hand(Text), "", "Its address; required: `postgres://…`, `tls://host:6514` for syslog, or the base address of an OTLP collector.";
-        HEADERS: () = "headers", by_hand(TextMap), "{}", "Headers for OTLP.";
-        CA: () = "ca", by_hand(Path), "", "A file of certificates to trust instead of the system's.";
+        /// What it speaks; required.
+        TYPE: AuditSinkType = key("type") value(keyword());
+        /// Its address; required: `postgres://…`, `tls://host:6514` for syslog, or the base address of an OTLP
+        /// collector.
+        URL = key("url") shape(Text);
+        /// Headers for OTLP.
+        HEADERS = key("headers") shape(TextMap) default("{}");
+        /// A file of certificates to trust instead of the system's.
+        CA = key("ca") shape(Path);
     }
 }
 

@@ -10,15 +10,25 @@ use crate::config::key::value::{CERTIFICATE_GLOB, GLOBS, TEXT, keyword, positive
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
 
 settings! {
-    caller_certificate at "gateway.auth.certificates[]": "Callers with certificates of `gateway.tls.clientCa`. The first entry that matches a certificate counts, and one that none matches is refused. Without this list, every such certificate makes a user who may use everything."
+    /// Callers with certificates of `gateway.tls.clientCa`. The first entry that matches a certificate counts, and one
+    /// that none matches is refused. Without this list, every such certificate makes a user who may use everything.
+    caller_certificate at "gateway.auth.certificates[]"
     keys {
-        MATCH: String = "match", CERTIFICATE_GLOB, "", "The names it is about; required: `spiffe://corp.example/agent/*`, `dns:*.example.com`, `cn:ann`, `sha256:…`. `*` stands for anything but a slash, `**` for anything.";
-        ROLE: KeyRole = "role", keyword(), "user", "What they may do: `admin` controls servers, `readOnly` looks at the dashboard alone.";
-        ALLOW: String = "allow", GLOBS, "[\"*\"]", "Which `server/tool` they may use.";
-        DENY: String = "deny", GLOBS, "[]", "Which `server/tool` they may not use; wins over `allow`.";
-        TENANT: String = "tenant", TEXT, "", "The tenant they belong to; see `servers[].tenants`.";
-        PER_MINUTE: u32 = "perMinute", positive(), "", "Calls per minute of each of them at most.";
-        MAX_IN_FLIGHT: usize = "maxInFlight", positive(), "", "Calls of each of them at the same time at most.";
+        /// The names it is about; required: `spiffe://corp.example/agent/*`, `dns:*.example.com`, `cn:ann`, `sha256:…`.
+        /// `*` stands for anything but a slash, `**` for anything.
+        MATCH: String = key("match") value(CERTIFICATE_GLOB);
+        /// What they may do: `admin` controls servers, `readOnly` looks at the dashboard alone.
+        ROLE: KeyRole = key("role") value(keyword()) default("user");
+        /// Which `server/tool` they may use.
+        ALLOW: String = key("allow") value(GLOBS) default("[\"*\"]");
+        /// Which `server/tool` they may not use; wins over `allow`.
+        DENY: String = key("deny") value(GLOBS) default("[]");
+        /// The tenant they belong to; see `servers[].tenants`.
+        TENANT: String = key("tenant") value(TEXT);
+        /// Calls per minute of each of them at most.
+        PER_MINUTE: u32 = key("perMinute") value(positive());
+        /// Calls of each of them at the same time at most.
+        MAX_IN_FLIGHT: usize = key("maxInFlight") value(positive());
     }
 }
 

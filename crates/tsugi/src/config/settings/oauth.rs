@@ -9,85 +9,135 @@ use tsugi_gateway::guard::api_key::KeyRole;
 use super::{SignInSettings, ToolFilter, milliseconds};
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
-use crate::config::key::value::{DURATION, FLAG, GLOBS, POSITIVE_DURATION, TEXT, TEXTS, by_hand, positive};
+use crate::config::key::value::{DURATION, FLAG, GLOBS, POSITIVE_DURATION, TEXT, TEXTS, positive};
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
 use crate::config::secret::Secret;
 
 settings! {
-    issuer at "gateway.auth.issuers[]": "One OAuth issuer whose access tokens are accepted. `gateway.publicUrl` must be set."
+    /// One OAuth issuer whose access tokens are accepted. `gateway.publicUrl` must be set.
+    issuer at "gateway.auth.issuers[]"
     keys {
-        NAME: String = "name", TEXT, "", "A short name of letters, digits, `-` and `_`. It is a part of the identity of its callers: under another name they are other callers.";
-        ISSUER: String = "issuer", TEXT, "", "The issuer as its tokens and its metadata write it, compared byte for byte. Its keys are found through its metadata.";
-        AUDIENCES: String = "audiences", TEXTS, "[]", "Audiences to accept besides our own addresses, for providers that cannot issue tokens for a resource.";
-        ALGORITHMS: String = "algorithms", TEXTS, "[\"RS256\", \"PS256\", \"ES256\", \"ES384\", \"EdDSA\"]", "Which signatures to accept.";
-        SKEW: Duration = "skew", DURATION, "60s", "How far the clocks may differ; at most `300s`.";
-        CLAIMS: () = "claims", by_hand(Table("gateway.auth.issuers[].claims")), "", "Where its tokens say more about the caller.";
-        ROLES: () = "roles", by_hand(TextMap), "", "What the values of the claim `roles` mean: `admin`, `user` or `readOnly`. Callers without one of them are users.";
-        ALLOW: String = "allow", GLOBS, "[\"*\"]", "Which `server/tool` its callers may use.";
-        DENY: String = "deny", GLOBS, "[]", "Which `server/tool` its callers may not use, in any spelling; wins over `allow`.";
-        PER_MINUTE: u32 = "perMinute", positive(), "", "Calls per minute of each of its callers at most.";
-        MAX_IN_FLIGHT: usize = "maxInFlight", positive(), "", "Calls of each of its callers at the same time at most.";
-        SIGN_IN: () = "signIn", by_hand(Table("gateway.auth.issuers[].signIn")), "", "Let people sign in at the dashboard through it.";
-        QUOTAS: () = "quotas", by_hand(Tables("gateway.auth.issuers[].quotas[]")), "[]", "Other limits for callers with certain values of the claim `quota`. The first one that fits holds; without one, `perMinute` and `maxInFlight` of the issuer.";
-        INTROSPECTION: () = "introspection", by_hand(Table("gateway.auth.issuers[].introspection")), "", "Ask the issuer about tokens (RFC 7662). Without it, only signed tokens are accepted.";
-        INSECURE_LOOPBACK: bool = "insecureLoopback", FLAG, "false", "Accept an issuer at `http://127.0.0.1` or `http://localhost`, for tests.";
+        /// A short name of letters, digits, `-` and `_`. It is a part of the identity of its callers: under another
+        /// name they are other callers.
+        NAME: String = key("name") value(TEXT);
+        /// The issuer as its tokens and its metadata write it, compared byte for byte. Its keys are found through its
+        /// metadata.
+        ISSUER: String = key("issuer") value(TEXT);
+        /// Audiences to accept besides our own addresses, for providers that cannot issue tokens for a resource.
+        AUDIENCES: String = key("audiences") value(TEXTS) default("[]");
+        /// Which signatures to accept.
+        ALGORITHMS: String =
+            key("algorithms") value(TEXTS) default("[\"RS256\", \"PS256\", \"ES256\", \"ES384\", \"EdDSA\"]");
+        /// How far the clocks may differ; at most `300s`.
+        SKEW: Duration = key("skew") value(DURATION) default("60s");
+        /// Where its tokens say more about the caller.
+        CLAIMS = key("claims") shape(Table("gateway.auth.issuers[].claims"));
+        /// What the values of the claim `roles` mean: `admin`, `user` or `readOnly`. Callers without one of them are
+        /// users.
+        ROLES = key("roles") shape(TextMap);
+        /// Which `server/tool` its callers may use.
+        ALLOW: String = key("allow") value(GLOBS) default("[\"*\"]");
+        /// Which `server/tool` its callers may not use, in any spelling; wins over `allow`.
+        DENY: String = key("deny") value(GLOBS) default("[]");
+        /// Calls per minute of each of its callers at most.
+        PER_MINUTE: u32 = key("perMinute") value(positive());
+        /// Calls of each of its callers at the same time at most.
+        MAX_IN_FLIGHT: usize = key("maxInFlight") value(positive());
+        /// Let people sign in at the dashboard through it.
+        SIGN_IN = key("signIn") shape(Table("gateway.auth.issuers[].signIn"));
+        /// Other limits for callers with certain values of the claim `quota`. The first one that fits holds; without
+        /// one, `perMinute` and `maxInFlight` of the issuer.
+        QUOTAS = key("quotas") shape(Tables("gateway.auth.issuers[].quotas[]")) default("[]");
+        /// Ask the issuer about tokens (RFC 7662). Without it, only signed tokens are accepted.
+        INTROSPECTION = key("introspection") shape(Table("gateway.auth.issuers[].introspection"));
+        /// Accept an issuer at `http://127.0.0.1` or `http://localhost`, for tests.
+        INSECURE_LOOPBACK: bool = key("insecureLoopback") value(FLAG) default("false");
     }
 }
 
 settings! {
-    issuer_claims at "gateway.auth.issuers[].claims": "Where the tokens of an issuer say more about the caller: JSON pointers, such as `/realm_access/roles`."
+    /// Where the tokens of an issuer say more about the caller: JSON pointers, such as `/realm_access/roles`.
+    issuer_claims at "gateway.auth.issuers[].claims"
     keys {
-        ROLES: String = "roles", TEXT, "", "Roles or groups: one text or a list.";
-        TENANT: String = "tenant", TEXT, "", "The tenant.";
-        QUOTA: String = "quota", TEXT, "", "What `quotas` are chosen by, such as a plan: one text or a list.";
+        /// Roles or groups: one text or a list.
+        ROLES: String = key("roles") value(TEXT);
+        /// The tenant.
+        TENANT: String = key("tenant") value(TEXT);
+        /// What `quotas` are chosen by, such as a plan: one text or a list.
+        QUOTA: String = key("quota") value(TEXT);
     }
 }
 
 settings! {
-    quota_rule at "gateway.auth.issuers[].quotas[]": "Limits for callers whose tokens have one value of the claim `quota`."
+    /// Limits for callers whose tokens have one value of the claim `quota`.
+    quota_rule at "gateway.auth.issuers[].quotas[]"
     keys {
-        VALUE: String = "value", TEXT, "", "The value of the claim, or one of its values. Required.";
-        PER_MINUTE: u32 = "perMinute", positive(), "", "Calls per minute of each such caller at most.";
-        MAX_IN_FLIGHT: usize = "maxInFlight", positive(), "", "Calls of each such caller at the same time at most.";
+        /// The value of the claim, or one of its values. Required.
+        VALUE: String = key("value") value(TEXT);
+        /// Calls per minute of each such caller at most.
+        PER_MINUTE: u32 = key("perMinute") value(positive());
+        /// Calls of each such caller at the same time at most.
+        MAX_IN_FLIGHT: usize = key("maxInFlight") value(positive());
     }
 }
 
 settings! {
-    introspection at "gateway.auth.issuers[].introspection": "How an issuer is asked about tokens (RFC 7662)."
+    /// How an issuer is asked about tokens (RFC 7662).
+    introspection at "gateway.auth.issuers[].introspection"
     keys {
-        MODE: () = "mode", by_hand(Words(&["opaque", "always"])), "opaque", "Which tokens to ask about: those that are not signed (`opaque`), or signed ones too (`always`), so that a revoked token ends within `cache`.";
-        CLIENT_ID: String = "clientId", TEXT, "", "The name of the gateway at the issuer. Required.";
-        CLIENT_SECRET: () = "clientSecret", by_hand(Text), "", "Its secret; better from a variable or a file. Required.";
-        ENDPOINT: String = "endpoint", TEXT, "", "Where to ask. Default: `introspection_endpoint` of the issuer's metadata.";
-        PREFIX: String = "prefix", TEXT, "", "How opaque tokens of this issuer begin. One issuer may do without; others need it, because a token is shown to one issuer only.";
-        CACHE: Duration = "cache", POSITIVE_DURATION, "30s", "How long an answer is used; at most `30s`.";
+        /// Which tokens to ask about: those that are not signed (`opaque`), or signed ones too (`always`), so that a
+        /// revoked token ends within `cache`.
+        MODE = key("mode") shape(Words(&["opaque", "always"])) default("opaque");
+        /// The name of the gateway at the issuer. Required.
+        CLIENT_ID: String = key("clientId") value(TEXT);
+        /// Its secret; better from a variable or a file. Required.
+        CLIENT_SECRET = key("clientSecret") shape(Text);
+        /// Where to ask. Default: `introspection_endpoint` of the issuer's metadata.
+        ENDPOINT: String = key("endpoint") value(TEXT);
+        /// How opaque tokens of this issuer begin. One issuer may do without; others need it, because a token is shown
+        /// to one issuer only.
+        PREFIX: String = key("prefix") value(TEXT);
+        /// How long an answer is used; at most `30s`.
+        CACHE: Duration = key("cache") value(POSITIVE_DURATION) default("30s");
     }
 }
 
 settings! {
-    scope_rule at "gateway.auth.scopes.rules[]": "Scopes that some calls need besides `base`."
+    /// Scopes that some calls need besides `base`.
+    scope_rule at "gateway.auth.scopes.rules[]"
     keys {
-        MATCH: String = "match", GLOBS, "", "Which `server/tool`: patterns as in `allow`. A server alone means everything of it.";
-        SCOPES: String = "scopes", TEXTS, "[]", "What a call of these needs. A call needs the scopes of every rule that fits it.";
+        /// Which `server/tool`: patterns as in `allow`. A server alone means everything of it.
+        MATCH: String = key("match") value(GLOBS);
+        /// What a call of these needs. A call needs the scopes of every rule that fits it.
+        SCOPES: String = key("scopes") value(TEXTS) default("[]");
     }
 }
 
 settings! {
-    scopes at "gateway.auth.scopes": "Which scopes a token needs."
+    /// Which scopes a token needs.
+    scopes at "gateway.auth.scopes"
     keys {
-        BASE: String = "base", TEXTS, "[]", "Scopes that every request with a token needs. Clients are told to ask for these.";
-        RULES: () = "rules", by_hand(Tables("gateway.auth.scopes.rules[]")), "[]", "Scopes that calls of certain tools need as well. A token that lacks one gets 403 with all of them, so that its client can ask for more.";
-        IMPLIES: () = "implies", by_hand(TextMap), "", "Scopes that a broader scope includes, separated by spaces: `files.all: files.read files.write`.";
+        /// Scopes that every request with a token needs. Clients are told to ask for these.
+        BASE: String = key("base") value(TEXTS) default("[]");
+        /// Scopes that calls of certain tools need as well. A token that lacks one gets 403 with all of them, so that
+        /// its client can ask for more.
+        RULES = key("rules") shape(Tables("gateway.auth.scopes.rules[]")) default("[]");
+        /// Scopes that a broader scope includes, separated by spaces: `files.all: files.read files.write`.
+        IMPLIES = key("implies") shape(TextMap);
     }
 }
 
 settings! {
-    admin_needs at "gateway.auth.adminNeeds": "What a token must show before its role makes an administrator."
-    => #[derive(Default)] own AdminNeedSettings(reader, section) {
-        many ACR acr: String = "acr", TEXTS, "[]", "One of these as `acr`.";
-        many AMR amr: String = "amr", TEXTS, "[]", "All of these in `amr`.";
-        #[serde(serialize_with = "super::optional_milliseconds")]
-        maybe MAX_AGE max_age: Duration = "maxAge", POSITIVE_DURATION, "", "Signed in (`auth_time`) no longer ago than this.";
+    /// What a token must show before its role makes an administrator.
+    admin_needs at "gateway.auth.adminNeeds"
+    => #[derive(Default)] struct AdminNeedSettings(reader, section) {
+        /// One of these as `acr`.
+        many acr: String = key(ACR: "acr") value(TEXTS) default("[]");
+        /// All of these in `amr`.
+        many amr: String = key(AMR: "amr") value(TEXTS) default("[]");
+        /// Signed in (`auth_time`) no longer ago than this.
+        maybe max_age: Duration =
+            key(MAX_AGE: "maxAge") value(POSITIVE_DURATION) serde(serialize_with = "super::optional_milliseconds");
     }
 }
 

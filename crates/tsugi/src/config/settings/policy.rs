@@ -9,31 +9,50 @@ use super::milliseconds;
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
 use crate::config::key::value::{
-    DURATION, ERROR_CODES, FACTOR, FLAG, MEMORY_SIZE, NETWORK_WORD, POSITIVE_DURATION, TEXTS, by_hand, count, keyword,
-    positive,
+    DURATION, ERROR_CODES, FACTOR, FLAG, MEMORY_SIZE, NETWORK_WORD, POSITIVE_DURATION, TEXTS, count, keyword, positive,
 };
 use crate::config::resolve::policy::network_access;
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
 
 settings! {
-    retry at "retryPolicy": "When and how a call is retried: in `options` and in a server."
+    /// When and how a call is retried: in `options` and in a server.
+    retry at "retryPolicy"
     => library RetryPolicy(reader, section, base: &RetryPolicy) {
-        custom MAX_RETRIES max_retries: u32 = "maxRetries", count(), "3", "How often, after the first attempt.", reader.optional(section, &retry::MAX_RETRIES).unwrap_or(base.max_retries);
-        custom INITIAL_DELAY initial_delay: Duration = "initialDelay", DURATION, "1s", "The longest wait before the first retry; each wait is a random part of its longest.", reader.optional(section, &retry::INITIAL_DELAY).unwrap_or(base.initial_delay);
-        custom MAX_DELAY max_delay: Duration = "maxDelay", DURATION, "10s", "No wait is longer.", reader.optional(section, &retry::MAX_DELAY).unwrap_or(base.max_delay);
-        custom BACKOFF_MULTIPLIER backoff_multiplier: f64 = "backoffMultiplier", FACTOR, "2", "The longest wait grows by this factor with every retry.", reader.optional(section, &retry::BACKOFF_MULTIPLIER).unwrap_or(base.backoff_multiplier);
-        listed RETRYABLE_ERRORS retryable_errors: String = "retryableErrors", ERROR_CODES, "[CONNECTION_FAILED, CONNECTION_LOST, SERVER_CRASHED, SERVER_NOT_RUNNING, RATE_LIMIT_EXCEEDED, OVERLOADED]", "Which failures are retried. A server's own error is listed by the code that its result shows, such as `EXECUTION_FAILED`, or by its JSON-RPC number. With `TIMEOUT` among them, a call that may be repeated can take several times its timeout.", reader.optional_list(section, &retry::RETRYABLE_ERRORS).unwrap_or_else(|| base.retryable_errors.clone());
+        /// How often, after the first attempt.
+        one max_retries: u32 = key(MAX_RETRIES: "maxRetries") value(count()) default("3") inherit(base.max_retries);
+        /// The longest wait before the first retry; each wait is a random part of its longest.
+        one initial_delay: Duration =
+            key(INITIAL_DELAY: "initialDelay") value(DURATION) default("1s") inherit(base.initial_delay);
+        /// No wait is longer.
+        one max_delay: Duration = key(MAX_DELAY: "maxDelay") value(DURATION) default("10s") inherit(base.max_delay);
+        /// The longest wait grows by this factor with every retry.
+        one backoff_multiplier: f64 =
+            key(BACKOFF_MULTIPLIER: "backoffMultiplier") value(FACTOR) default("2") inherit(base.backoff_multiplier);
+        /// Which failures are retried. A server's own error is listed by the code that its result shows, such as
+        /// `EXECUTION_FAILED`, or by its JSON-RPC number. With `TIMEOUT` among them, a call that may be repeated can
+        /// take several times its timeout.
+        many retryable_errors: String =
+            key(RETRYABLE_ERRORS: "retryableErrors") value(ERROR_CODES)
+            default("[CONNECTION_FAILED, CONNECTION_LOST, SERVER_CRASHED, SERVER_NOT_RUNNING, RATE_LIMIT_EXCEEDED, OVERLOADED]")
+            inherit(base.retryable_errors.clone());
     }
 }
 
 settings! {
-    cache at "cache": "Whether results of read-only tools are cached: in `options` and in a server."
-    => own CacheSettings(reader, section, base: &CacheSettings, is_wanted: bool) {
-        custom ENABLED enabled: bool = "enabled", FLAG, "true", "Cache results.", reader.optional(section, &cache::ENABLED).unwrap_or(is_wanted);
-        custom MAX_ENTRIES max_entries: u64 = "maxEntries", positive(), "1000", "How many results; the least recently used goes first.", reader.optional(section, &cache::MAX_ENTRIES).unwrap_or(base.max_entries);
-        #[serde(serialize_with = "milliseconds")]
-        custom TTL ttl: Duration = "ttl", DURATION, "60s", "How long a result is cached.", reader.optional(section, &cache::TTL).unwrap_or(base.ttl);
-        custom UPDATE_AGE_ON_GET update_age_on_get: bool = "updateAgeOnGet", FLAG, "false", "Keep a result for another `ttl` whenever it is read.", reader.optional(section, &cache::UPDATE_AGE_ON_GET).unwrap_or(base.update_age_on_get);
+    /// Whether results of read-only tools are cached: in `options` and in a server.
+    cache at "cache"
+    => struct CacheSettings(reader, section, base: &CacheSettings, is_wanted: bool) {
+        /// Cache results.
+        one enabled: bool = key(ENABLED: "enabled") value(FLAG) default("true") inherit(is_wanted);
+        /// How many results; the least recently used goes first.
+        one max_entries: u64 =
+            key(MAX_ENTRIES: "maxEntries") value(positive()) default("1000") inherit(base.max_entries);
+        /// How long a result is cached.
+        one ttl: Duration =
+            key(TTL: "ttl") value(DURATION) default("60s") inherit(base.ttl) serde(serialize_with = "milliseconds");
+        /// Keep a result for another `ttl` whenever it is read.
+        one update_age_on_get: bool =
+            key(UPDATE_AGE_ON_GET: "updateAgeOnGet") value(FLAG) default("false") inherit(base.update_age_on_get);
     }
 }
 
@@ -45,44 +64,67 @@ impl Default for CacheSettings {
 }
 
 settings! {
-    validate at "validate": "How values are checked against schemas: in `options`, in a server and in a tool. A single word means both."
+    /// How values are checked against schemas: in `options`, in a server and in a tool. A single word means both.
+    validate at "validate"
     => library ValidatePolicy(reader, section, base: ValidatePolicy) {
-        custom ARGUMENTS arguments: ValidationMode = "arguments", keyword(), "enforce", "Arguments, before they are sent.", reader.optional(section, &validate::ARGUMENTS).unwrap_or(base.arguments);
-        custom RESULTS results: ValidationMode = "results", keyword(), "warn", "Results, if the tool has an output schema.", reader.optional(section, &validate::RESULTS).unwrap_or(base.results);
+        /// Arguments, before they are sent.
+        one arguments: ValidationMode =
+            key(ARGUMENTS: "arguments") value(keyword()) default("enforce") inherit(base.arguments);
+        /// Results, if the tool has an output schema.
+        one results: ValidationMode = key(RESULTS: "results") value(keyword()) default("warn") inherit(base.results);
     }
 }
 
 settings! {
-    breaker at "servers[].breaker": "When a server that keeps failing is left alone: its calls then fail at once, until one of them may try again."
+    /// When a server that keeps failing is left alone: its calls then fail at once, until one of them may try again.
+    breaker at "servers[].breaker"
     keys {
-        ENABLED: bool = "enabled", FLAG, "true", "Use the breaker.";
+        /// Use the breaker.
+        ENABLED: bool = key("enabled") value(FLAG) default("true");
     }
     => library BreakerPolicy(reader, section) {
-        one FAILURE_THRESHOLD failure_threshold: u32 = "failureThreshold", positive(), "5", "After this many failed calls within `window`, if they are at least half of all calls.";
-        one WINDOW window: Duration = "window", POSITIVE_DURATION, "30s", "The time in which failures are counted.";
-        one OPEN_DURATION open_duration: Duration = "openDuration", POSITIVE_DURATION, "5s", "How long it is left alone; doubled with every probe that fails, up to eight times.";
+        /// After this many failed calls within `window`, if they are at least half of all calls.
+        one failure_threshold: u32 = key(FAILURE_THRESHOLD: "failureThreshold") value(positive()) default("5");
+        /// The time in which failures are counted.
+        one window: Duration = key(WINDOW: "window") value(POSITIVE_DURATION) default("30s");
+        /// How long it is left alone; doubled with every probe that fails, up to eight times.
+        one open_duration: Duration = key(OPEN_DURATION: "openDuration") value(POSITIVE_DURATION) default("5s");
     }
 }
 
 settings! {
-    sandbox at "servers[].sandbox": "What a program may reach. `default` is this map with nothing in it."
+    /// What a program may reach. `default` is this map with nothing in it.
+    sandbox at "servers[].sandbox"
     => library SandboxRules(reader, section) {
-        hand READ read: Option<Vec<PathBuf>> = "read", by_hand(Paths), "", "Readable, besides what programs need to run at all. Default: the working directory.", reader.paths(section, &sandbox::READ);
-        hand WRITE write: Option<Vec<PathBuf>> = "write", by_hand(Paths), "", "Readable and writable. Default: the working directory.", reader.paths(section, &sandbox::WRITE);
-        one CACHES caches: CacheAccess = "caches", keyword(), "write", "Access to the package caches that `npx` and `uvx` fill.";
-        custom NET net: NetworkAccess = "net", NETWORK_WORD, "all", "Network access; `loopback` is a separate device. A map with `allow` lists the hosts that it may reach.", network_access(reader, section);
-        many ENV env: String = "env", TEXTS, "[]", "Variables of tsugi that it receives besides the usual ones; those of the server's `env` come in any case.";
-        one MEMORY memory: MemorySize = "memory", MEMORY_SIZE, "2GiB", "Memory of all its processes together; 0 means no limit.";
-        maybe CPU cpu: u32 = "cpu", positive(), "", "Whole processor cores that it may use.";
-        one PROCESSES processes: u32 = "processes", count(), "256", "Processes at once; 0 means no limit.";
-        one ISOLATION isolation: Isolation = "isolation", keyword(), "auto", "How far it is separated from other processes.";
-        one REQUIRED required: bool = "required", FLAG, "true", "Refuse to start if the kernel cannot enforce this.";
+        /// Readable, besides what programs need to run at all. Default: the working directory.
+        one read: Option<Vec<PathBuf>> = key(READ: "read") shape(Paths) read(reader.paths(section, &sandbox::READ));
+        /// Readable and writable. Default: the working directory.
+        one write: Option<Vec<PathBuf>> = key(WRITE: "write") shape(Paths) read(reader.paths(section, &sandbox::WRITE));
+        /// Access to the package caches that `npx` and `uvx` fill.
+        one caches: CacheAccess = key(CACHES: "caches") value(keyword()) default("write");
+        /// Network access; `loopback` is a separate device. A map with `allow` lists the hosts that it may reach.
+        one net: NetworkAccess =
+            key(NET: "net") value(NETWORK_WORD) default("all") read(network_access(reader, section));
+        /// Variables of tsugi that it receives besides the usual ones; those of the server's `env` come in any case.
+        many env: String = key(ENV: "env") value(TEXTS) default("[]");
+        /// Memory of all its processes together; 0 means no limit.
+        one memory: MemorySize = key(MEMORY: "memory") value(MEMORY_SIZE) default("2GiB");
+        /// Whole processor cores that it may use.
+        maybe cpu: u32 = key(CPU: "cpu") value(positive());
+        /// Processes at once; 0 means no limit.
+        one processes: u32 = key(PROCESSES: "processes") value(count()) default("256");
+        /// How far it is separated from other processes.
+        one isolation: Isolation = key(ISOLATION: "isolation") value(keyword()) default("auto");
+        /// Refuse to start if the kernel cannot enforce this.
+        one required: bool = key(REQUIRED: "required") value(FLAG) default("true");
     }
 }
 
 settings! {
-    pool at "servers[].instances": "A number of equal programs that share the calls."
+    /// A number of equal programs that share the calls.
+    pool at "servers[].instances"
     keys {
-        POOL: usize = "pool", positive(), "", "How many.";
+        /// How many.
+        POOL: usize = key("pool") value(positive());
     }
 }

@@ -9,42 +9,69 @@ use tsugi_tls::key_pair::KeyPairFiles;
 
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
-use crate::config::key::value::{ADDRESS, CERTIFICATE_NAME, CERTIFICATE_PARTS, FLAG, PINS, TEXT, by_hand, keyword};
+use crate::config::key::value::{ADDRESS, CERTIFICATE_NAME, CERTIFICATE_PARTS, FLAG, PINS, TEXT, keyword};
 #[allow(unused_imports, reason = "the maps below are read by hand")]
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
 
 settings! {
-    listener_tls at "gateway.tls": "Certificates, with which the gateway speaks HTTPS. Changed files are used for new connections at once; if they cannot be used, the old ones stay."
+    /// Certificates, with which the gateway speaks HTTPS. Changed files are used for new connections at once; if they
+    /// cannot be used, the old ones stay.
+    listener_tls at "gateway.tls"
     keys {
-        CERT: () = "cert", by_hand(Path), "", "The certificate chain, as a PEM file: its own certificate first.";
-        KEY: () = "key", by_hand(Path), "", "The private key of `cert`, as a PEM file.";
-        CERTIFICATES: () = "certificates", by_hand(Tables("gateway.tls.certificates[]")), "[]", "More pairs. The host that a client names decides which one it sees; `cert` is for all others.";
-        REDIRECT: SocketAddr = "redirect", ADDRESS, "", "A plain address, such as `0.0.0.0:80`, that answers `GET` with a redirect to HTTPS and refuses everything else.";
-        CLIENT_AUTH: ClientAuthWord = "clientAuth", keyword(), "off", "Whether callers are asked for a certificate. With `optional`, callers without one need a key or a token. A key or token in a request comes before the certificate. `auth.certificates` says what their holders may do.";
-        CLIENT_CA: () = "clientCa", by_hand(Paths), "[]", "The authorities of callers' certificates, as PEM files; needed with `clientAuth`. Changed files are used at once, and connections whose certificate is not trusted any more lose their rights.";
-        CLIENT_CRL: () = "clientCrl", by_hand(Paths), "[]", "Lists of revoked certificates, as PEM files. When there are any, each authority needs a current one.";
-        CLIENT_NAMES: CertificatePart = "clientNames", CERTIFICATE_PARTS, "[\"uri\", \"dns\", \"key\"]", "Which part of a certificate names the caller: the first of these that it has. `uri` and `dns` are alternative names, `cn` is of the subject, `key` the SHA-256 of the public key.";
-        TRUST_DOMAIN: String = "trustDomain", TEXT, "", "Only SPIFFE IDs of this domain name callers, in place of `clientNames`.";
+        /// The certificate chain, as a PEM file: its own certificate first.
+        CERT = key("cert") shape(Path);
+        /// The private key of `cert`, as a PEM file.
+        KEY = key("key") shape(Path);
+        /// More pairs. The host that a client names decides which one it sees; `cert` is for all others.
+        CERTIFICATES = key("certificates") shape(Tables("gateway.tls.certificates[]")) default("[]");
+        /// A plain address, such as `0.0.0.0:80`, that answers `GET` with a redirect to HTTPS and refuses everything
+        /// else.
+        REDIRECT: SocketAddr = key("redirect") value(ADDRESS);
+        /// Whether callers are asked for a certificate. With `optional`, callers without one need a key or a token. A
+        /// key or token in a request comes before the certificate. `auth.certificates` says what their holders may do.
+        CLIENT_AUTH: ClientAuthWord = key("clientAuth") value(keyword()) default("off");
+        /// The authorities of callers' certificates, as PEM files; needed with `clientAuth`. Changed files are used at
+        /// once, and connections whose certificate is not trusted any more lose their rights.
+        CLIENT_CA = key("clientCa") shape(Paths) default("[]");
+        /// Lists of revoked certificates, as PEM files. When there are any, each authority needs a current one.
+        CLIENT_CRL = key("clientCrl") shape(Paths) default("[]");
+        /// Which part of a certificate names the caller: the first of these that it has. `uri` and `dns` are
+        /// alternative names, `cn` is of the subject, `key` the SHA-256 of the public key.
+        CLIENT_NAMES: CertificatePart =
+            key("clientNames") value(CERTIFICATE_PARTS) default("[\"uri\", \"dns\", \"key\"]");
+        /// Only SPIFFE IDs of this domain name callers, in place of `clientNames`.
+        TRUST_DOMAIN: String = key("trustDomain") value(TEXT);
     }
 }
 
 settings! {
-    certificate at "gateway.tls.certificates[]": "One more pair of certificate and key."
+    /// One more pair of certificate and key.
+    certificate at "gateway.tls.certificates[]"
     keys {
-        CERT: () = "cert", by_hand(Path), "", "The certificate chain, as a PEM file.";
-        KEY: () = "key", by_hand(Path), "", "Its private key, as a PEM file.";
+        /// The certificate chain, as a PEM file.
+        CERT = key("cert") shape(Path);
+        /// Its private key, as a PEM file.
+        KEY = key("key") shape(Path);
     }
 }
 
 settings! {
-    server_tls at "servers[].tls": "How connections to an `https` or `wss` address are secured. Verification cannot be switched off."
+    /// How connections to an `https` or `wss` address are secured. Verification cannot be switched off.
+    server_tls at "servers[].tls"
     keys {
-        CA: () = "ca", by_hand(Paths), "[]", "Authorities that are trusted beside those of the system, as PEM files.";
-        ONLY: bool = "only", FLAG, "false", "Trust `ca` alone.";
-        CERT: () = "cert", by_hand(Path), "", "The certificate that is shown to the server, as a PEM file.";
-        KEY: () = "key", by_hand(Path), "", "The private key of `cert`, as a PEM file.";
-        SERVER_NAME: String = "serverName", CERTIFICATE_NAME, "", "The name that the server's certificate must have. Default: the host of `url`.";
-        PIN: String = "pin", PINS, "[]", "The SHA-256 of the server's public key, as `sha256//` and base64 or as hexadecimal digits. The certificate must be trusted as well. Several are for the time of a change.";
+        /// Authorities that are trusted beside those of the system, as PEM files.
+        CA = key("ca") shape(Paths) default("[]");
+        /// Trust `ca` alone.
+        ONLY: bool = key("only") value(FLAG) default("false");
+        /// The certificate that is shown to the server, as a PEM file.
+        CERT = key("cert") shape(Path);
+        /// The private key of `cert`, as a PEM file.
+        KEY = key("key") shape(Path);
+        /// The name that the server's certificate must have. Default: the host of `url`.
+        SERVER_NAME: String = key("serverName") value(CERTIFICATE_NAME);
+        /// The SHA-256 of the server's public key, as `sha256//` and base64 or as hexadecimal digits. The certificate
+        /// must be trusted as well. Several are for the time of a change.
+        PIN: String = key("pin") value(PINS) default("[]");
     }
 }
 
