@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use crate::failure::CommandFailure;
@@ -26,19 +26,14 @@ pub(crate) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = path.with_file_name(format!(".{name}.{}.new", std::process::id()));
-    let written = (|| {
-        let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(content)?;
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    new.write_all(content)?;
+    // The mode is set at the end, and not given at the start, because the umask would change it.
+    new.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    new.as_file().sync_all()?;
+    new.persist(path)?;
+    Ok(())
 }
 
 /// Why a file could not be written, for a person.

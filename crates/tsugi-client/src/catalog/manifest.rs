@@ -1,7 +1,7 @@
 //! What servers offered last time, kept on disk: lists answer before a server is up, and while one is started again.
 
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -98,10 +98,10 @@ fn listing<T>(manifest: &JsonObject, list: &str, key: &str, read: fn(&RawJson) -
 /// Readable for its owner only: what a person's servers offer is private.
 fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(file.parent().unwrap_or(file))?;
-    let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
-    let mut open = std::fs::OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?.write_all(bytes)?;
-    std::fs::rename(temporary, file)
+    let mut fresh = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(file))?;
+    fresh.write_all(bytes)?;
+    fresh.persist(file)?;
+    Ok(())
 }
 
 fn make_room(directory: &Path) {

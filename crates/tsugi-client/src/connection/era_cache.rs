@@ -1,5 +1,6 @@
 //! The era and framing of each server and whether it asks, cached on disk so that the next start need not find out.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -104,11 +105,15 @@ impl EraCache {
 
     fn write(&self, text: &[u8]) {
         let Some(file) = &self.file else { return };
-        // Renamed at the end, so that a reader never sees half of it.
-        let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
-        let written = std::fs::create_dir_all(file.parent().unwrap_or(file))
-            .and_then(|()| std::fs::write(&temporary, text))
-            .and_then(|()| std::fs::rename(&temporary, file));
+        let folder = file.parent().unwrap_or(file);
+        let written = (|| {
+            std::fs::create_dir_all(folder)?;
+            let mut fresh = tempfile::NamedTempFile::new_in(folder)?;
+            fresh.write_all(text)?;
+            // Renamed at the end, so that a reader never sees half of it.
+            fresh.persist(file)?;
+            Ok::<(), std::io::Error>(())
+        })();
         if let Err(error) = written {
             tracing::debug!(%error, "the cache of eras could not be written");
         }

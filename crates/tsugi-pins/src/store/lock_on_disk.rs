@@ -1,7 +1,8 @@
 //! The lock file on disk, and first sights that are only remembered: read again when it changed, replaced as a whole.
 
+use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -127,17 +128,12 @@ fn stamp_of(path: &Path) -> Option<FileStamp> {
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = (|| {
-        let mut file = std::fs::File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The file is meant for review in git, so everyone may read it; the umask still applies.
+    let readable = Permissions::from_mode(0o666);
+    let mut fresh = tempfile::Builder::new().permissions(readable).tempfile_in(folder)?;
+    fresh.write_all(bytes)?;
+    fresh.as_file().sync_all()?;
+    fresh.persist(path)?;
+    Ok(())
 }
