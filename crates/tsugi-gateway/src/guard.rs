@@ -325,6 +325,9 @@ impl AccessGuard {
     /// Signs a person in at the dashboard whom a provider has named.
     pub(crate) fn sign_in_person(&self, login: FinishedLogin, parts: &Parts) -> (Principal, SignInGrant) {
         let authority = Arc::new(login.authority);
+        if let Some(before) = &login.replaces {
+            self.sign_out(before);
+        }
         let logout = login.logout.map(|address| HiddenAddress(address.into()));
         let person = PersonSignIn { authority: authority.clone(), logout };
         let (session, grant) =

@@ -199,7 +199,7 @@ pub static ROUTES: &[RouteEntry] = &[
     entry(Method::POST, "/api/session", Route::SignIn, ErrorStyle::Rest),
     entry(Method::DELETE, "/api/session", Route::SignOut, ErrorStyle::Rest),
     entry(Method::GET, "/auth/login/{}", Route::Login, ErrorStyle::Rest),
-    entry(Method::GET, "/auth/callback", Route::LoginReturn, ErrorStyle::Rest),
+    entry(Method::GET, "/auth/callback/{}", Route::LoginReturn, ErrorStyle::Rest),
     entry(Method::GET, "/api/overview", Route::Dashboard(DashboardView::Overview), ErrorStyle::Rest),
     entry(Method::GET, "/api/servers/{}", Route::Dashboard(DashboardView::Server), ErrorStyle::Rest),
     entry(Method::GET, "/api/calls", Route::Dashboard(DashboardView::Calls), ErrorStyle::Rest),

@@ -9,6 +9,8 @@ pub enum LoginRefusal {
     UnknownProvider,
     #[error("this browser has begun no sign-in here: its login cookie is missing, of another gateway or changed")]
     NoTransaction,
+    #[error("the response came to the address of another provider than the one that this browser went to")]
+    OtherProvider,
     #[error("`state` is not the one of the sign-in that this browser began")]
     OtherState,
     #[error("the sign-in took longer than ten minutes")]
@@ -65,6 +67,7 @@ impl LoginRefusal {
         match self {
             Self::UnknownProvider => "provider",
             Self::NoTransaction => "cookie",
+            Self::OtherProvider => "callback",
             Self::OtherState => "state",
             Self::Expired => "age",
             Self::Replayed => "replay",
@@ -84,7 +87,9 @@ impl LoginRefusal {
 
     pub fn problem(self) -> LoginProblem {
         match self {
-            Self::NoTransaction | Self::OtherState | Self::Expired | Self::Replayed => LoginProblem::StartAgain,
+            Self::NoTransaction | Self::OtherProvider | Self::OtherState | Self::Expired | Self::Replayed => {
+                LoginProblem::StartAgain
+            }
             Self::Denied => LoginProblem::Denied,
             Self::NoRole => LoginProblem::NoRole,
             _ => LoginProblem::Provider,

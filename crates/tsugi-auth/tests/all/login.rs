@@ -28,7 +28,7 @@ fn metadata(changes: Value) -> IssuerMetadata {
 }
 
 fn client(secret: Option<&str>) -> LoginClient {
-    let redirect = "https://mcp.example/auth/callback".to_owned();
+    let redirect = "https://mcp.example/auth/callback/corp".to_owned();
     let scopes = vec!["openid".to_owned(), "profile".to_owned()];
     LoginClient { id: "dash board".to_owned(), secret: secret.map(SecretText::new), redirect, scopes }
 }
@@ -113,7 +113,7 @@ fn the_client_authenticates_as_the_provider_wants() {
     };
     let verifier = "code_verifier=AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM";
     let common =
-        ["grant_type=authorization_code", "code=c", "redirect_uri=https://mcp.example/auth/callback", verifier];
+        ["grant_type=authorization_code", "code=c", "redirect_uri=https://mcp.example/auth/callback/corp", verifier];
     // `dash+board:a%3Ab`, in base64.
     let basic = Some("Basic ZGFzaCtib2FyZDphJTNBYg==".to_owned());
     assert_eq!(exchange(Some("a:b"), json!({})), (common.map(str::to_owned).to_vec(), basic.clone()));

@@ -17,7 +17,7 @@ use crate::guard::refusal::HttpRefusal;
 pub(crate) async fn begin(asked: &FaceRequest<'_>, provider: &str) -> Result<Response<ResponseBody>, HttpRefusal> {
     let logins = logins(asked)?;
     let return_to = ReturnPlace::parse(asked.parts.uri.query().unwrap_or_default());
-    let start = match logins.begin(provider, return_to).await {
+    let start = match logins.begin(provider, return_to, asked.principal.session()).await {
         Ok(start) => start,
         Err(LoginRefusal::UnknownProvider) => return Err(no_provider()),
         Err(refusal) => return Ok(refuse(refusal)),
@@ -31,11 +31,11 @@ pub(crate) async fn begin(asked: &FaceRequest<'_>, provider: &str) -> Result<Res
     Ok(response)
 }
 
-/// `GET /auth/callback`: the provider has sent the browser back.
-pub(crate) async fn finish(asked: &FaceRequest<'_>) -> Result<Response<ResponseBody>, HttpRefusal> {
+/// `GET /auth/callback/{provider}`: the provider has sent the browser back.
+pub(crate) async fn finish(asked: &FaceRequest<'_>, provider: &str) -> Result<Response<ResponseBody>, HttpRefusal> {
     let (logins, guard) = (logins(asked)?, asked.gateway.guard());
     guard.check_guesses(asked.parts, asked.peer)?;
-    let finished = logins.finish(asked.parts.uri.query().unwrap_or_default(), &asked.parts.headers).await;
+    let finished = logins.finish(provider, asked.parts.uri.query().unwrap_or_default(), &asked.parts.headers).await;
     let address = audit::address_of(asked.parts);
     let trail = asked.gateway.metrics().audit();
     let mut response = match finished {

@@ -91,7 +91,7 @@ impl Gateway {
             Route::SignIn => dashboard::sign_in::sign_in(&asked, &asked.json_body(body).await?)?,
             Route::SignOut => dashboard::sign_in::sign_out(&asked),
             Route::Login => dashboard::login::begin(&asked, segments.first().unwrap_or_default()).await?,
-            Route::LoginReturn => dashboard::login::finish(&asked).await?,
+            Route::LoginReturn => dashboard::login::finish(&asked, segments.first().unwrap_or_default()).await?,
             Route::BoardOrder => {
                 let name = segments.first().unwrap_or_default();
                 dashboard::board::order(&asked, name, &asked.json_body(body).await?).await?

@@ -38,7 +38,7 @@ pub enum KeyRole {
 }
 
 /// The SHA-256 of a key or a cookie. It is compared and stored in a key's stead, and not printed by accident.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct SecretDigest([u8; 32]);
 
 impl SecretDigest {

@@ -12,6 +12,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::request::Parts;
 use http::{HeaderName, Method};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::api_key::SecretDigest;
 use super::authority::Authority;
@@ -27,8 +28,14 @@ const LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
 static X_TSUGI_CSRF: HeaderName = HeaderName::from_static("x-tsugi-csrf");
 
 /// A sign-in, by the digest of its cookie: what is kept here opens no door.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SignInId(SecretDigest);
+
+impl SignInId {
+    pub(in crate::guard) fn of_cookie(cookie: &str) -> Self {
+        Self(SecretDigest::of(cookie))
+    }
+}
 
 impl fmt::Debug for SignInId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,9 +147,9 @@ impl SignInTable {
         security: CookieSecurity,
     ) -> (SignInId, SignInGrant) {
         let (cookie, csrf): (String, Arc<str>) = (unguessable(), unguessable().into());
-        let (session, now) = (SignInId(SecretDigest::of(&cookie)), Instant::now());
+        let (session, now) = (SignInId::of_cookie(&cookie), Instant::now());
         if let Some((before, _)) = self.cookies.session_of(parts) {
-            self.end(&SignInId(SecretDigest::of(before)));
+            self.end(&SignInId::of_cookie(before));
         }
         let mut table = self.table.lock();
         // Swept when someone signs in, which is rare, so that no timer is needed.
@@ -160,7 +167,7 @@ impl SignInTable {
     /// The sign-in that a request carries.
     pub(super) fn find(&self, parts: &Parts) -> Option<CarriedSignIn> {
         // The table has digests only: reading memory or a dump does not give a cookie.
-        let id = SignInId(SecretDigest::of(self.cookies.session_of(parts)?.0));
+        let id = SignInId::of_cookie(self.cookies.session_of(parts)?.0);
         self.touch(&id, |row| CarriedSignIn { id, csrf: row.csrf.clone(), credential: row.credential.clone() })
     }
 

@@ -24,7 +24,9 @@ use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
 use tsugi_gateway::guard::oauth::document_fetch::{DocumentFailure, DocumentFetch, DocumentKind, FetchedDocument};
 use tsugi_gateway::guard::oauth::issuer_keys::IssuerKeys;
-use tsugi_gateway::guard::oauth::login::{LoginProvider, LoginService, ProviderMetadata, TokenEndpoint};
+use tsugi_gateway::guard::oauth::login::{
+    LoginProvider, LoginService, ProviderMetadata, TokenEndpoint, return_address,
+};
 use tsugi_gateway::guard::oauth::resource::ResourceDirectory;
 use tsugi_gateway::guard::oauth::verifier::{AdminNeeds, CallerLimit, ClaimPointers, OAuthVerifier, TokenIssuer};
 use tsugi_gateway::guard::sign_in::SignInLimits;
@@ -158,18 +160,46 @@ impl TokenEndpoint for TestProvider {
     }
 }
 
+const EVIL: &str = "https://evil.example";
+
+/// A provider that an attacker runs: it signs nobody in and keeps the codes that it is sent.
+#[derive(Default)]
+struct EvilProvider {
+    codes: Mutex<Vec<String>>,
+}
+
+impl DocumentFetch for EvilProvider {
+    fn get<'a>(&'a self, _: &'a str, _: DocumentKind) -> BoxFuture<'a, Result<FetchedDocument, DocumentFailure>> {
+        let body = json!({
+            "issuer": EVIL, "jwks_uri": format!("{EVIL}/keys"),
+            "authorization_endpoint": format!("{EVIL}/authorize"), "token_endpoint": format!("{EVIL}/token"),
+        });
+        std::future::ready(Ok(FetchedDocument { status: 200, body: body.to_string().into(), max_age: None })).boxed()
+    }
+}
+
+impl TokenEndpoint for EvilProvider {
+    fn exchange<'a>(&'a self, request: &'a TokenExchange) -> BoxFuture<'a, Result<FetchedDocument, DocumentFailure>> {
+        let code = request.form.iter().find(|(name, _)| *name == "code").unwrap().1.expose().to_owned();
+        self.codes.lock().push(code);
+        std::future::ready(Ok(FetchedDocument { status: 400, body: "{}".into(), max_age: None })).boxed()
+    }
+}
+
 /// What a test changes about its gateway.
 struct Setup {
     public: &'static str,
     default_role: Option<KeyRole>,
     limits: SignInLimits,
     keys: Vec<ApiKey>,
+    /// Another provider, which an attacker runs.
+    second: Option<Arc<EvilProvider>>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let limits = SignInLimits { idle: Duration::from_secs(600), longest: Duration::from_secs(3600) };
-        Self { public: PUBLIC, default_role: None, limits, keys: Vec::new() }
+        Self { public: PUBLIC, default_role: None, limits, keys: Vec::new(), second: None }
     }
 }
 
@@ -211,13 +241,12 @@ impl LoginGateway {
 
     async fn with(setup: Setup) -> Self {
         let provider = TestProvider::new();
-        let rules = TokenRules { issuer: ISSUER.to_owned(), algorithms: SigningAlgorithm::ALL.to_vec(), skew: 60 };
         let roles = [("mcp-admins", KeyRole::Admin), ("mcp-viewers", KeyRole::Reader)];
-        let issuer = TokenIssuer {
-            name: "corp".to_owned(),
-            rules,
+        let issuer = |name: &str, issuer: &str, fetch: Arc<dyn DocumentFetch>| TokenIssuer {
+            name: name.to_owned(),
+            rules: TokenRules { issuer: issuer.to_owned(), algorithms: SigningAlgorithm::ALL.to_vec(), skew: 60 },
             audiences: vec!["trusted".to_owned()],
-            keys: Arc::new(IssuerKeys::new(ISSUER, PlainHttp::Refused, provider.clone())),
+            keys: Arc::new(IssuerKeys::new(issuer, PlainHttp::Refused, fetch)),
             claims: ClaimPointers { roles: Some("/groups".to_owned()), ..ClaimPointers::default() },
             roles: roles.map(|(name, role)| (name.to_owned(), role)).into_iter().collect(),
             permit: None,
@@ -225,23 +254,33 @@ impl LoginGateway {
             quotas: Vec::new(),
             introspector: None,
         };
+        let mut issuers = vec![issuer("corp", ISSUER, provider.clone())];
+        issuers.extend(setup.second.clone().map(|evil| issuer("evil", EVIL, evil)));
         let resources = Arc::new(ResourceDirectory::new(setup.public, vec![ISSUER.to_owned()], ScopeSet::default()));
         let implies = ScopeImplications::new(std::iter::empty());
-        let verifier = Arc::new(OAuthVerifier::new(vec![issuer], resources.clone(), implies, AdminNeeds::default()));
-        let login = LoginProvider {
-            issuer: "corp".to_owned(),
+        let verifier = Arc::new(OAuthVerifier::new(issuers, resources.clone(), implies, AdminNeeds::default()));
+        let login = |name: &str, metadata: ProviderMetadata, endpoint: Arc<dyn TokenEndpoint>| LoginProvider {
+            issuer: name.to_owned(),
             label: "Corp & Co".to_owned(),
             client: LoginClient {
                 id: CLIENT.to_owned(),
                 secret: Some(SecretText::new(SECRET)),
-                redirect: format!("{}/auth/callback", setup.public),
+                redirect: return_address(setup.public, name),
                 scopes: vec!["openid".to_owned(), "groups".to_owned()],
             },
             default_role: setup.default_role,
             limits: setup.limits,
-            metadata: ProviderMetadata::new(ISSUER, PlainHttp::Refused, provider.clone()),
-            endpoint: provider.clone(),
+            metadata,
+            endpoint,
         };
+        let metadata = ProviderMetadata::new(ISSUER, PlainHttp::Refused, provider.clone());
+        let mut logins = vec![login("corp", metadata, provider.clone())];
+        logins.extend(
+            setup
+                .second
+                .clone()
+                .map(|evil| login("evil", ProviderMetadata::new(EVIL, PlainHttp::Refused, evil.clone()), evil.clone())),
+        );
         let config = GatewayConfig {
             keys: setup.keys,
             allowed_hosts: vec!["mcp.example".to_owned()],
@@ -249,7 +288,7 @@ impl LoginGateway {
             ..GatewayConfig::on_free_port()
         };
         let guard = AccessGuard::new(&config).with_resources(resources).with_verifier(verifier.clone());
-        let guard = guard.with_logins(LoginService::new(verifier, vec![login], setup.public));
+        let guard = guard.with_logins(LoginService::new(verifier, logins, setup.public));
         let manager = Manager::new(ManagerOptions::default());
         let server = script(|call| match call.method {
             Method::Discover => complete(json!({
@@ -295,7 +334,7 @@ impl LoginGateway {
         let mut sent = browser.clone();
         sent.0.retain(|name, _| !name.ends_with("tsugi_session"));
         let got =
-            self.send(&sent, "GET", &format!("/auth/callback?{query}"), &[("Sec-Fetch-Site", "cross-site")]).await;
+            self.send(&sent, "GET", &format!("/auth/callback/corp?{query}"), &[("Sec-Fetch-Site", "cross-site")]).await;
         browser.keep(&got);
         got
     }
@@ -394,7 +433,7 @@ async fn a_response_that_this_browser_did_not_ask_for_is_refused_before_the_prov
     let got = world.come_back(&mut victim.clone(), &answer).await;
     world.assert_refused(&victim, &got, 400, "again", "no state").await;
     let query = format!("code={}&state=x&state={state}&iss={ISSUER}", answer["code"]);
-    let got = world.get(&victim, &format!("/auth/callback?{query}")).await;
+    let got = world.get(&victim, &format!("/auth/callback/corp?{query}")).await;
     world.assert_refused(&victim, &got, 502, "provider", "two states").await;
     // A cookie that was changed is none.
     let mut changed = victim.clone();
@@ -466,6 +505,55 @@ async fn a_provider_that_sends_no_issuer_and_does_not_promise_one_signs_people_i
     let mut answer = world.provider.sign_in(&world.begin(&mut browser, "").await);
     answer.remove("iss");
     assert_eq!(world.come_back(&mut browser, &answer).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_code_of_one_provider_is_not_sent_to_another_though_neither_says_who_it_is() {
+    let evil = Arc::new(EvilProvider::default());
+    let world = LoginGateway::with(Setup { second: Some(evil.clone()), ..Setup::default() }).await;
+    world.provider.metadata.lock()["authorization_response_iss_parameter_supported"] = json!(false);
+    let mut browser = Browser::default();
+    let got = world.get(&browser, "/auth/login/evil").await;
+    browser.keep(&got);
+    let asked = Url::parse(got.header("location").unwrap()).unwrap();
+    let state = asked.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
+    // The mix-up: the attacker sends the browser on to the honest provider, with its own state. The honest provider
+    // knows one address to send the browser back to, and that is not the attacker's.
+    let honest = world.begin(&mut Browser::default(), "").await;
+    assert!(honest.contains("%2Fauth%2Fcallback%2Fcorp"), "{honest}");
+    let mut answer = world.provider.sign_in(&honest);
+    answer.insert("state".to_owned(), state);
+    answer.remove("iss");
+    let got = world.come_back(&mut browser, &answer).await;
+    world.assert_refused(&browser, &got, 400, "again", "a mix-up").await;
+    assert_eq!((evil.codes.lock().len(), world.exchanges()), (0, 0), "no provider saw a code");
+    let mut browser = Browser::default();
+    let mut answer = world.provider.sign_in(&world.begin(&mut browser, "").await);
+    answer.remove("iss");
+    assert_eq!(world.come_back(&mut browser, &answer).await.status, 200, "beside it, the honest way");
+}
+
+#[tokio::test]
+async fn a_sign_in_through_a_provider_ends_the_session_that_the_browser_had() {
+    let key = ApiKey::of_secret("ann", "a key that is long enough").with_role(KeyRole::Admin);
+    let world = LoginGateway::with(Setup { keys: vec![key], ..Setup::default() }).await;
+    let json = ("Content-Type", "application/json");
+    let mut browser = Browser::default();
+    let body = r#"{"key":"a key that is long enough"}"#;
+    let got = world.client.send("POST", "/api/session", &[HOST, json], body).await;
+    assert_eq!(got.status, 200, "{got:?}");
+    browser.keep(&got);
+    let with_key = browser.clone();
+    assert_eq!(world.sign_in(&mut browser).await.status, 200);
+    assert_eq!(world.get(&with_key, "/servers").await.status, 401, "the session of the key is over");
+    let first = browser.clone();
+    assert_eq!(world.get(&first, "/servers").await.status, 200);
+    assert_eq!(world.sign_in(&mut browser).await.status, 200);
+    assert_eq!(world.get(&first, "/servers").await.status, 401, "and so is the first one of the person");
+    assert_eq!(world.get(&browser, "/servers").await.status, 200);
+    // A sign-in that another browser begins ends nothing here.
+    assert_eq!(world.sign_in(&mut Browser::default()).await.status, 200);
+    assert_eq!(world.get(&browser, "/servers").await.status, 200);
 }
 
 #[tokio::test]
@@ -627,7 +715,7 @@ async fn a_provider_that_is_away_is_asked_once_and_unknown_ones_never() {
     }
     assert_eq!(*world.provider.metadata_fetches.lock(), 1);
     assert_eq!(world.get(&Browser::default(), "/auth/login/other").await.status, 404);
-    assert_eq!(world.send(&Browser::default(), "HEAD", "/auth/callback?code=x&state=y", &[]).await.status, 401);
+    assert_eq!(world.send(&Browser::default(), "HEAD", "/auth/callback/corp?code=x&state=y", &[]).await.status, 401);
 }
 
 #[tokio::test]
@@ -646,7 +734,7 @@ async fn failed_sign_ins_are_limited_by_address_like_wrong_keys() {
 async fn a_gateway_without_providers_has_no_such_address() {
     let handle = serve(script(|_| complete(json!({"resultType": "complete"})))).await;
     let client = Client::of(&handle);
-    for path in ["/auth/login/corp", "/auth/callback?code=x"] {
+    for path in ["/auth/login/corp", "/auth/callback/corp?code=x"] {
         assert_eq!(client.send("GET", path, &[], "").await.status, 404, "{path}");
     }
 }

@@ -10,7 +10,9 @@ use tsugi_auth::login::LoginClient;
 use tsugi_auth::login::token_exchange::TokenExchange;
 use tsugi_auth::secret::SecretText;
 use tsugi_gateway::guard::oauth::document_fetch::{DocumentFailure, FetchedDocument};
-use tsugi_gateway::guard::oauth::login::{LoginProvider, LoginService, ProviderMetadata, RETURN_PATH, TokenEndpoint};
+use tsugi_gateway::guard::oauth::login::{
+    LoginProvider, LoginService, ProviderMetadata, TokenEndpoint, return_address,
+};
 use tsugi_gateway::guard::oauth::verifier::OAuthVerifier;
 use tsugi_gateway::guard::sign_in::SignInLimits;
 use tsugi_transport::guarded_fetch::{FetchLimits, GuardedFetch};
@@ -39,7 +41,7 @@ fn provider(issuer: &IssuerSettings, sign_in: &SignInSettings, public_url: &str,
         client: LoginClient {
             id: sign_in.client_id.clone(),
             secret: sign_in.client_secret.as_ref().map(|secret| SecretText::new(secret.expose())),
-            redirect: format!("{public_url}{RETURN_PATH}"),
+            redirect: return_address(public_url, &issuer.name),
             scopes: sign_in.scopes.clone(),
         },
         default_role: sign_in.default_role,

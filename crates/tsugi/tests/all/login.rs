@@ -76,7 +76,7 @@ fn sign_in(serving: &Serving, nonce: &NextNonce) -> String {
     let asked: HashMap<String, String> = address.query_pairs().into_owned().collect();
     nonce.lock().unwrap().clone_from(&asked["nonce"]);
     let cookie = format!("tsugi_login={}", cookies(&head)["tsugi_login"]);
-    serving.ask("GET", &format!("/auth/callback?code=c&state={}", asked["state"]), &[("Cookie", &cookie)], "").0
+    serving.ask("GET", &format!("/auth/callback/corp?code=c&state={}", asked["state"]), &[("Cookie", &cookie)], "").0
 }
 
 #[test]

@@ -25,14 +25,18 @@ use super::document_fetch::{DocumentFailure, FetchedDocument};
 use super::verifier::{OAuthVerifier, TokenIssuer, seconds_now};
 use crate::guard::api_key::KeyRole;
 use crate::guard::authority::Authority;
-use crate::guard::sign_in::SignInLimits;
 use crate::guard::sign_in::cookie::CookieSecurity;
+use crate::guard::sign_in::{SignInId, SignInLimits};
 pub use provider_metadata::ProviderMetadata;
-use seal::LoginSealer;
+use seal::{LoginSealer, SealedLogin};
 use spent::SpentStates;
 
-/// Where a provider sends the browser back to, below the public address.
-pub const RETURN_PATH: &str = "/auth/callback";
+/// Where a provider sends the browser back to. Each has an address of its own: a response that one provider made cannot
+/// be taken for another's, even if neither sends `iss`
+/// ([RFC 9700](https://www.rfc-editor.org/rfc/rfc9700#section-4.4.2)).
+pub fn return_address(public_url: &str, provider: &str) -> String {
+    format!("{}/auth/callback/{provider}", public_url.trim_end_matches('/'))
+}
 
 /// Sends a code to a token endpoint, within limits and to permitted addresses only.
 pub trait TokenEndpoint: Send + Sync {
@@ -77,6 +81,8 @@ pub(crate) struct FinishedLogin {
     pub(crate) limits: SignInLimits,
     pub(crate) security: CookieSecurity,
     pub(crate) return_to: ReturnPlace,
+    /// The sign-in that the browser had when it began this one.
+    pub(crate) replaces: Option<SignInId>,
     /// Where the browser can sign out at the provider, too.
     pub(crate) logout: Option<String>,
 }
@@ -99,21 +105,37 @@ impl LoginService {
         self.security().set_login("", 0)
     }
 
-    /// Begins a sign-in at a provider.
-    pub(crate) async fn begin(&self, provider: &str, return_to: ReturnPlace) -> Result<LoginStart, LoginRefusal> {
+    /// Begins a sign-in at a provider. It takes the place of `replaces` when it is completed.
+    pub(crate) async fn begin(
+        &self,
+        provider: &str,
+        return_to: ReturnPlace,
+        replaces: Option<SignInId>,
+    ) -> Result<LoginStart, LoginRefusal> {
         let provider = self.provider(provider).ok_or(LoginRefusal::UnknownProvider)?;
         let metadata = provider.metadata.get().await.ok_or(LoginRefusal::Unreachable)?;
         let transaction = LoginTransaction::begin(&provider.issuer, return_to, rand::random(), seconds_now());
         let address = transaction.authorization_address(&metadata, &provider.client)?;
-        let cookie = self.security().set_login(&self.sealer.seal(&transaction), LOGIN_SECONDS);
+        let sealed = self.sealer.seal(&SealedLogin { transaction, replaces });
+        let cookie = self.security().set_login(&sealed, LOGIN_SECONDS);
         Ok(LoginStart { address: address.into(), cookie })
     }
 
-    /// Completes a sign-in with what the browser brings back: the query of the redirect, and its cookie.
-    pub(crate) async fn finish(&self, query: &str, headers: &http::HeaderMap) -> Result<FinishedLogin, LoginRefusal> {
+    /// Completes a sign-in with what the browser brings back to the address of a provider: the query of the redirect, and
+    /// its cookie.
+    pub(crate) async fn finish(
+        &self,
+        came_from: &str,
+        query: &str,
+        headers: &http::HeaderMap,
+    ) -> Result<FinishedLogin, LoginRefusal> {
         let response = AuthorizationResponse::parse(query)?;
         let cookie = self.security().login_of(headers).ok_or(LoginRefusal::NoTransaction)?;
-        let transaction = self.sealer.open(cookie).ok_or(LoginRefusal::NoTransaction)?;
+        let SealedLogin { transaction, replaces } = self.sealer.open(cookie).ok_or(LoginRefusal::NoTransaction)?;
+        // Before the state is spent: the answer of the right provider may still come.
+        if transaction.provider() != came_from {
+            return Err(LoginRefusal::OtherProvider);
+        }
         let now = seconds_now();
         // First of all: a stranger who has no browser of ours causes no request and fills no table.
         transaction.expect_answer(&response, now)?;
@@ -132,7 +154,8 @@ impl LoginService {
             log_error(&provider.issuer, "token", error_name(&answer.body).as_deref());
         })?;
         let claims = verify(token.expose(), issuer, provider, transaction.nonce()).await?;
-        self.admit(&claims, issuer, provider, &metadata, &transaction, token.expose())
+        let finished = self.admit(&claims, issuer, provider, &metadata, &transaction, token.expose())?;
+        Ok(FinishedLogin { replaces, ..finished })
     }
 
     fn admit(
@@ -152,6 +175,7 @@ impl LoginService {
             limits: provider.limits,
             security: self.security(),
             return_to: transaction.return_to().clone(),
+            replaces: None,
             logout: logout_address(metadata, &provider.client, token, &format!("{}/", self.public_url)),
         })
     }

@@ -13,7 +13,7 @@ use crate::config::secret::Secret;
 
 settings! {
     /// People sign in at the dashboard through this issuer (OpenID Connect), beside keys. The provider must know
-    /// `<publicUrl>/auth/callback` as a redirect address, and `<publicUrl>/` for the way back after signing out.
+    /// `<publicUrl>/auth/callback/<name of the issuer>` as a redirect address, and `<publicUrl>/` for the way back after signing out.
     sign_in at "gateway.auth.issuers[].signIn"
     keys {
         /// The id under which the provider knows the gateway.
