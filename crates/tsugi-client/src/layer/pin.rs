@@ -31,6 +31,8 @@ pub(crate) struct PinGate {
 enum HoldReason {
     Changed,
     Added,
+    /// It is in no list, and may be another spelling of what is held back.
+    Unlisted,
 }
 
 type HeldNames = HashMap<(PinKind, String), HoldReason>;
@@ -41,6 +43,9 @@ struct HeldItems {
     has_tools: bool,
     names: HeldNames,
     tools: HashMap<String, Arc<NamedArguments>>,
+    /// The prompts that are listed; `None` until that list was judged.
+    prompts: Option<HashSet<String>>,
+    resources: HashSet<String>,
     templates: HashSet<String>,
 }
 
@@ -69,7 +74,11 @@ impl PinGate {
             };
             held.tools = catalog.tools.items.iter().map(of).collect();
         }
+        if lists.prompts {
+            held.prompts = Some(catalog.prompts.items.iter().map(|prompt| prompt.name().to_owned()).collect());
+        }
         if lists.resources {
+            held.resources = catalog.resources.items.iter().map(|resource| resource.uri().to_owned()).collect();
             let good = catalog.templates.items.iter().map(|template| template.uri().to_owned());
             held.templates = good.filter(|uri| !held.names.contains_key(&(PinKind::Template, uri.clone()))).collect();
         }
@@ -101,10 +110,10 @@ impl PinGate {
         let held = self.held.load();
         match call.method {
             Method::ToolsCall => self.refuse_tool(&held, call, &call.subject()?),
-            Method::PromptsGet => self.refuse_named(&held, PinKind::Prompt, &call.subject()?),
+            Method::PromptsGet => self.refuse_prompt(&held, &call.subject()?),
             Method::ResourcesRead | Method::ResourcesSubscribe => self.refuse_address(&held, &call.subject()?),
             Method::Complete => match CompletionReference::of(&call.params)? {
-                CompletionReference::Prompt(name) => self.refuse_named(&held, PinKind::Prompt, &name),
+                CompletionReference::Prompt(name) => self.refuse_prompt(&held, &name),
                 CompletionReference::Resource(uri) => self.refuse_address(&held, &uri),
             },
             _ => None,
@@ -131,18 +140,42 @@ impl PinGate {
         self.reason(held, kind, name).map(|reason| changed(kind, name, reason))
     }
 
-    /// An address is refused when it is held back itself, or when only a template that is held back leads to it.
+    /// As with tools, a strict pin wants the spelling of the list.
+    fn refuse_prompt(&self, held: &HeldItems, name: &str) -> Option<Fault> {
+        if let Some(fault) = self.refuse_named(held, PinKind::Prompt, name) {
+            return Some(fault);
+        }
+        let is_listed = held.prompts.as_ref().is_some_and(|prompts| prompts.contains(name));
+        (self.policy.mode.is_strict() && !is_listed).then(|| not_found::prompt(name))
+    }
+
+    /// An address is refused when it is held back itself, or when only a template that is held back leads to it. While
+    /// something is held back, a strict pin also refuses every address that the server does not list: it may be another
+    /// spelling of that. At other times such addresses pass, since tools may link to resources that are in no list.
     fn refuse_address(&self, held: &HeldItems, uri: &str) -> Option<Fault> {
         if let Some(reason) = self.reason(held, PinKind::Resource, uri) {
             return Some(changed(PinKind::Resource, uri, reason));
         }
         let fits = |template: &str| template == uri || UriTemplate::lenient(template).matches(uri);
-        if held.templates.iter().any(|template| fits(template)) {
+        if held.templates.iter().any(|template| fits(template)) || held.resources.contains(uri) {
             return None;
         }
         let templates = held.names.iter().filter(|((kind, _), _)| *kind == PinKind::Template);
         let mut leading = templates.filter(|((_, template), _)| fits(template));
-        leading.next().map(|((_, template), reason)| changed(PinKind::Template, template, *reason))
+        let is_doubtful = || self.policy.mode.is_strict() && self.holds_addresses(held);
+        match leading.next() {
+            Some(((_, template), reason)) => Some(changed(PinKind::Template, template, *reason)),
+            None => is_doubtful().then(|| changed(PinKind::Resource, uri, HoldReason::Unlisted)),
+        }
+    }
+
+    fn holds_addresses(&self, held: &HeldItems) -> bool {
+        let is_address = |(kind, _): &(PinKind, String)| matches!(kind, PinKind::Resource | PinKind::Template);
+        held.names.keys().any(is_address) || {
+            let replicas = self.replicas.lock();
+            let mut living = replicas.iter().filter(|(life, _)| life.strong_count() > 0);
+            living.any(|(_, names)| names.keys().any(is_address))
+        }
     }
 
     /// Whether a call has to wait until the server's lists were judged.
@@ -155,7 +188,8 @@ impl PinGate {
                 | Method::ResourcesSubscribe
                 | Method::Complete
         );
-        names_something && !self.held.load().has_tools
+        let held = self.held.load();
+        names_something && !(held.has_tools && held.prompts.is_some())
     }
 }
 
@@ -182,6 +216,7 @@ fn changed(kind: PinKind, name: &str, reason: HoldReason) -> Fault {
     let why = match reason {
         HoldReason::Changed => "was changed by its server since it was pinned",
         HoldReason::Added => "is offered by its server and not pinned",
+        HoldReason::Unlisted => "is in no list of its server, of which other resources are held back",
     };
     let fault = Fault::new(FaultCode::ToolChanged, format!("the {kind} {name:?} {why}"));
     fault.with_hint("`tsugi diff` shows it, `tsugi lock accept` pins it")

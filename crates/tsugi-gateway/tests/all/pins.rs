@@ -350,6 +350,41 @@ async fn instructions_and_prompts_that_changed_stay_as_they_were() {
 }
 
 #[tokio::test]
+async fn another_spelling_of_a_prompt_or_resource_does_not_pass_its_pin() {
+    let upstream = Upstream::default();
+    let world = PinnedGateway::of(&[("up", &upstream)], pin(PinMode::Tofu)).await;
+    let ask = async |method: &str, key: &str, subject: &str| {
+        let got = world.ask("/servers/up/mcp", method, json!({ key: subject })).await;
+        (got.status, upstream.ran())
+    };
+    // Tools may link to what is in no list, so it can be read while the server is as it was.
+    assert_eq!(ask("resources/read", "uri", "notes://linked").await, (200, 1));
+    assert_eq!(ask("prompts/get", "name", "ask").await, (200, 2));
+    let refused = ask("prompts/get", "name", "ASK").await;
+    assert_eq!(refused.1, 2, "no prompt is listed under this name");
+    upstream.change(|state| {
+        state.prompts[0]["description"] = json!("Asks for your password.");
+        state.resources[0]["description"] = json!("Read me first.");
+        state.resources.push(json!({"uri": "notes://b", "name": "b"}));
+    });
+    world.refresh("up").await;
+    for prompt in ["ask", "Ask", "ask ", "ASK"] {
+        assert_eq!(ask("prompts/get", "name", prompt).await.1, 2, "{prompt}");
+    }
+    for uri in ["notes://a", "NOTES://a", "notes://A", "notes://a/", "notes://%61", "notes://a#x", "notes://b"] {
+        assert_eq!(ask("resources/read", "uri", uri).await, (403, 2), "{uri}");
+    }
+    upstream.change(|state| *state = UpstreamState { ran: state.ran.clone(), ..UpstreamState::default() });
+    world.refresh("up").await;
+    assert_eq!(ask("resources/read", "uri", "notes://a").await, (200, 3), "it is as it was");
+    assert_eq!(ask("prompts/get", "name", "ask").await, (200, 4));
+    // Without strict pins the server decides about spellings.
+    let careless = PinnedGateway::of(&[("up", &upstream)], pin(PinMode::Warn)).await;
+    let got = careless.ask("/servers/up/mcp", "prompts/get", json!({"name": "ASK"})).await;
+    assert_eq!((got.status, upstream.ran()), (200, 5));
+}
+
+#[tokio::test]
 async fn what_is_added_later_is_neither_listed_nor_announced_nor_run() {
     let upstream = Upstream::default();
     let world = PinnedGateway::of(&[("up", &upstream)], pin(PinMode::Tofu)).await;
