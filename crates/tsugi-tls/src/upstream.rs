@@ -50,10 +50,20 @@ pub struct UpstreamTls {
     built: Mutex<Option<BuiltConfig>>,
 }
 
+/// The configuration for one connection.
+#[derive(Debug)]
+pub struct UpstreamConfig {
+    pub config: Arc<ClientConfig>,
+    /// What keeps the files from being used as they are now. It is given once for each state of the files.
+    pub reload_error: Option<TlsFileError>,
+}
+
 #[derive(Debug)]
 struct BuiltConfig {
     marks: Vec<FileMark>,
     config: Arc<ClientConfig>,
+    /// The state of the files that could not be used and was reported.
+    refused: Option<Vec<FileMark>>,
 }
 
 /// Shows whether a file was replaced, without reading it.
@@ -71,21 +81,33 @@ impl UpstreamTls {
 
     /// The configuration for the next connection. Files that changed are read again; if they cannot be used, the
     /// configuration from before stays, as long as there is one.
-    pub fn config(&self, now: SystemTime) -> Result<Arc<ClientConfig>, TlsFileError> {
+    ///
+    /// An authority whose file is gone is not trusted any more: taking the file away is how it is withdrawn. No
+    /// connection is made until the file is back or the settings do not name it.
+    pub fn config(&self, now: SystemTime) -> Result<UpstreamConfig, TlsFileError> {
         let marks: Vec<FileMark> = self.settings.paths().map(mark).collect();
         let mut built = self.built.lock();
         if let Some(built) = built.as_ref().filter(|built| built.marks == marks) {
-            return Ok(built.config.clone());
+            return Ok(UpstreamConfig { config: built.config.clone(), reload_error: None });
         }
-        match (client_config(&self.settings, now), built.as_ref()) {
+        match (client_config(&self.settings, now), built.as_mut()) {
             (Ok(config), _) => {
                 let config = Arc::new(config);
-                *built = Some(BuiltConfig { marks, config: config.clone() });
-                Ok(config)
+                *built = Some(BuiltConfig { marks, config: config.clone(), refused: None });
+                Ok(UpstreamConfig { config, reload_error: None })
             }
-            (Err(_), Some(before)) => Ok(before.config.clone()),
-            (Err(error), None) => Err(error),
+            (Err(error), Some(before)) if !self.has_lost_authority(&marks) => {
+                let is_new = before.refused.as_ref() != Some(&marks);
+                before.refused = Some(marks);
+                Ok(UpstreamConfig { config: before.config.clone(), reload_error: is_new.then_some(error) })
+            }
+            (Err(error), _) => Err(error),
         }
+    }
+
+    fn has_lost_authority(&self, marks: &[FileMark]) -> bool {
+        // The files of authorities come first.
+        marks.iter().take(self.settings.ca.len()).any(Option::is_none)
     }
 }
 

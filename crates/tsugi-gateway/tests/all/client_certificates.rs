@@ -109,7 +109,7 @@ impl CertificateWorld {
             client: own.map(|leaf| pair(self.directory.path(), leaf, "client")),
             ..Default::default()
         };
-        let mut config = Arc::unwrap_or_clone(UpstreamTls::new(settings).config(SystemTime::now()).unwrap());
+        let mut config = Arc::unwrap_or_clone(UpstreamTls::new(settings).config(SystemTime::now()).unwrap().config);
         config.alpn_protocols = vec![b"http/1.1".into()];
         let stream = TcpStream::connect(self.handle.addresses()[0]).await?;
         let name = ServerName::try_from("localhost").unwrap();

@@ -74,7 +74,7 @@ impl TlsGateway {
     async fn connect(&self, host: &'static str, protocol: &str) -> TlsStream<TcpStream> {
         let settings =
             UpstreamTlsSettings { ca: vec![self.directory.path().join("ca.pem")], only: true, ..Default::default() };
-        let mut config = Arc::unwrap_or_clone(UpstreamTls::new(settings).config(SystemTime::now()).unwrap());
+        let mut config = Arc::unwrap_or_clone(UpstreamTls::new(settings).config(SystemTime::now()).unwrap().config);
         config.alpn_protocols = vec![protocol.into()];
         let stream = TcpStream::connect(self.address()).await.unwrap();
         let name = ServerName::try_from(host).unwrap();

@@ -58,7 +58,7 @@ impl TlsFixture {
     fn client(&self, own: Option<&TestLeaf>) -> Arc<ClientConfig> {
         let client = own.map(|leaf| pair(self.directory.path(), leaf, "client"));
         let settings = UpstreamTlsSettings { ca: vec![self.path("ca.pem")], only: true, client, ..Default::default() };
-        UpstreamTls::new(settings).config(SystemTime::now()).unwrap()
+        UpstreamTls::new(settings).config(SystemTime::now()).unwrap().config
     }
 
     /// Shakes hands, and sends a byte so that tickets arrive.
@@ -230,7 +230,7 @@ fn a_pinned_key_is_wanted_beside_a_trusted_certificate() {
     let other = CertificateFacts::read(&world.authority.leaf(&[], &[]).certificate).unwrap().key;
     let client = |ca: Vec<PathBuf>, pins: Vec<KeyPin>| {
         let settings = UpstreamTlsSettings { ca, pins, ..Default::default() };
-        UpstreamTls::new(settings).config(SystemTime::now()).unwrap()
+        UpstreamTls::new(settings).config(SystemTime::now()).unwrap().config
     };
     world.shake(&client(vec![world.path("ca.pem")], vec![other, right])).unwrap();
     assert!(world.shake(&client(vec![world.path("ca.pem")], vec![other])).is_err(), "a wrong pin");
@@ -243,11 +243,37 @@ fn a_client_reads_its_files_again_and_keeps_the_old_ones_while_they_are_broken()
     let world = TlsFixture::new();
     let settings = UpstreamTlsSettings { ca: vec![world.path("ca.pem")], only: true, ..Default::default() };
     let upstream = UpstreamTls::new(settings);
-    let first = upstream.config(SystemTime::now()).unwrap();
-    assert!(Arc::ptr_eq(&first, &upstream.config(SystemTime::now()).unwrap()));
+    let take = || upstream.config(SystemTime::now()).unwrap();
+    let first = take().config;
+    assert!(Arc::ptr_eq(&first, &take().config));
     std::fs::write(world.path("ca.pem"), "half").unwrap();
-    assert!(Arc::ptr_eq(&first, &upstream.config(SystemTime::now()).unwrap()));
+    let half = take();
+    assert!(Arc::ptr_eq(&first, &half.config) && half.reload_error.is_some());
+    assert!(take().reload_error.is_none(), "one state of the files is reported once");
+    std::fs::write(world.path("ca.pem"), "half of another").unwrap();
+    assert!(take().reload_error.is_some());
     std::fs::write(world.path("ca.pem"), TestAuthority::new("second").pem).unwrap();
-    let second = upstream.config(SystemTime::now()).unwrap();
-    assert!(world.shake(&second).is_err(), "the first authority is not trusted any more");
+    let second = take();
+    assert!(second.reload_error.is_none());
+    assert!(world.shake(&second.config).is_err(), "the first authority is not trusted any more");
+}
+
+#[test]
+fn an_authority_whose_file_is_gone_is_not_trusted_and_a_lost_key_is_only_reported() {
+    let world = TlsFixture::new();
+    let client = pair(world.directory.path(), &world.authority.leaf(&["client.example"], &[]), "client");
+    let key = client.key.clone();
+    let ca = vec![world.path("ca.pem")];
+    let settings = UpstreamTlsSettings { ca, only: true, client: Some(client), ..Default::default() };
+    let upstream = UpstreamTls::new(settings);
+    world.shake(&upstream.config(SystemTime::now()).unwrap().config).unwrap();
+    std::fs::remove_file(key).unwrap();
+    let kept = upstream.config(SystemTime::now()).unwrap();
+    assert!(kept.reload_error.is_some());
+    world.shake(&kept.config).unwrap();
+    let authority = std::fs::read(world.path("ca.pem")).unwrap();
+    std::fs::remove_file(world.path("ca.pem")).unwrap();
+    assert!(upstream.config(SystemTime::now()).is_err(), "the operator has withdrawn it");
+    std::fs::write(world.path("ca.pem"), authority).unwrap();
+    assert!(upstream.config(SystemTime::now()).is_ok());
 }

@@ -21,7 +21,7 @@ use tower_service::Service;
 use tsugi_outbound::{DialError, GuardedTarget, OutboundGuard, OutboundRefusal, TargetHost, check_configured};
 use tsugi_protocol::answer::FaultReason;
 use tsugi_tls::error::TlsFileError;
-use tsugi_tls::upstream::{UpstreamTls, UpstreamTlsSettings, system_roots};
+use tsugi_tls::upstream::{UpstreamConfig, UpstreamTls, UpstreamTlsSettings, system_roots};
 
 use crate::error::{TransportError, TransportErrorKind};
 
@@ -90,7 +90,10 @@ impl UpstreamConnector {
 /// A connector for one new connection. Making it costs little beside the handshake, and sessions are resumed all the
 /// same, since the configuration keeps them.
 fn own_connector(tls: &UpstreamTls, dialer: TcpDialer, is_upgraded: bool) -> Result<SecureConnector, TlsFileError> {
-    let config = tls.config(SystemTime::now())?;
+    let UpstreamConfig { config, reload_error } = tls.config(SystemTime::now())?;
+    if let Some(error) = reload_error {
+        tracing::warn!(%error, "the TLS files of a server changed and cannot be used; the ones from before stay in use");
+    }
     let mut builder = https(&config);
     if let Some(name) = &tls.settings().server_name {
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone()));
