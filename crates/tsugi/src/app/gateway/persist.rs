@@ -217,7 +217,9 @@ pub(super) fn has_secrets(definition: &Value) -> bool {
     let in_url = definition["url"].as_str().is_some_and(secret::is_secret_value);
     let in_pairs = pairs.into_iter().any(|(name, value)| is_secret(name, value.as_str().unwrap_or_default()));
     let words = definition["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    in_url || in_pairs || words.into_iter().any(|word| is_secret(word, word))
+    // Only flags have names that announce a secret. A path such as `/srv/token-service/config.json` has none.
+    let is_flag = |word: &str| word.starts_with('-') && secret::is_secret_name(word);
+    in_url || in_pairs || words.into_iter().any(|word| is_flag(word) || secret::is_secret_value(word))
 }
 
 #[cfg(test)]
@@ -225,6 +227,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_path_with_a_suspicious_word_in_it_is_no_secret() {
+        let with_args = |args: &[&str]| has_secrets(&json!({"name": "x", "command": "run", "args": args}));
+        for args in [
+            &["/srv/token-service/config.json"][..],
+            &["--config", "/etc/secrets-manager.yaml"],
+            &["./my-api-key-server/index.js"],
+            &["tokenizer"],
+        ] {
+            assert!(!with_args(args), "{args:?}");
+        }
+        for args in [
+            &["--token", "abc"][..],
+            &["--api-key=abc"],
+            &["ghp_0123456789abcdefghij"],
+            &["postgres://ann:pass@host/db"],
+        ] {
+            assert!(with_args(args), "{args:?}");
+        }
+    }
 
     fn keeper(place: PersistTarget) -> ServerPersistence {
         ServerPersistence { place, only_here: Mutex::default(), turn: Mutex::default() }
