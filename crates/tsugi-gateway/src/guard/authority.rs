@@ -165,6 +165,19 @@ impl Authority {
         &self.attributes
     }
 
+    /// True when this may see whatever `other` may: of the same owner, with the same permit, at least its role, and its
+    /// scopes. Other claims are not compared, since some of them change with every token.
+    pub fn covers(&self, other: &Self) -> bool {
+        let has_scopes = match (&self.scopes, &other.scopes) {
+            (None, _) => true,
+            (Some(own), Some(others)) => own.is_superset(others),
+            (Some(_), None) => false,
+        };
+        let is_as_free = self.permit.is_none() || self.permit == other.permit;
+        let is_as_high = self.role == other.role || self.role == KeyRole::Admin;
+        has_scopes && is_as_free && is_as_high && self.owner == other.owner
+    }
+
     /// When it ends by itself.
     pub fn end(&self) -> Option<SystemTime> {
         self.until
@@ -217,6 +230,22 @@ mod tests {
         assert!(lasting.is_current_at(|| unreachable!("no clock is needed")));
         lasting.revoke();
         assert!(!lasting.is_current());
+    }
+
+    #[test]
+    fn an_authority_covers_those_that_may_do_no_more() {
+        let scoped = |scopes: &[&str]| {
+            Authority::new(Identity::subject("corp", "ann")).with_scopes(scopes.iter().map(|scope| (*scope).to_owned()))
+        };
+        let permit = |pattern| AccessPermit::new(&[pattern], &[]).unwrap();
+        assert!(scoped(&["a", "b"]).covers(&scoped(&["a"])) && scoped(&["a"]).covers(&scoped(&["a"])));
+        assert!(!scoped(&["a"]).covers(&scoped(&["a", "b"])));
+        assert!(!scoped(&["a"]).covers(&Authority::new(Identity::subject("corp", "ann"))), "no scopes are no limit");
+        assert!(!scoped(&["a"]).covers(&scoped(&["a"]).with_role(KeyRole::Admin)));
+        assert!(scoped(&["a"]).with_role(KeyRole::Admin).covers(&scoped(&["a"])));
+        assert!(!scoped(&["a"]).with_permit(permit("x")).covers(&scoped(&["a"]).with_permit(permit("y"))));
+        assert!(scoped(&["a"]).with_permit(permit("x")).covers(&scoped(&["a"]).with_permit(permit("x"))));
+        assert!(!Authority::new(Identity::subject("corp", "bob")).covers(&scoped(&["a"])));
     }
 
     #[test]

@@ -150,9 +150,20 @@ fn server(name: &'static str, journal: Journal) -> Arc<dyn Answer> {
         Method::ToolsCall => {
             let tool = call.subject().as_deref().unwrap_or_default().to_owned();
             journal.lock().push((name.to_owned(), tool, call.caller.identity().to_string()));
-            complete(text("done"))
+            match call.params.get("arguments").is_some_and(|arguments| arguments.as_str().contains("later")) {
+                true => Reply::from_pending_reply(async {
+                    tokio::task::yield_now().await;
+                    complete(text("done"))
+                }),
+                false => complete(text("done")),
+            }
         }
-        _ => Reply::ready(tsugi_protocol::answer::Outcome::complete(json!({"resultType": "complete"}).into())),
+        ref method => {
+            if matches!(method, Method::Other(_)) {
+                journal.lock().push((name.to_owned(), method.to_string(), call.caller.identity().to_string()));
+            }
+            Reply::ready(tsugi_protocol::answer::Outcome::complete(json!({"resultType": "complete"}).into()))
+        }
     })
 }
 

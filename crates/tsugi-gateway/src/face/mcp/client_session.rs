@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tsugi_protocol::answer::{self, CallOwner, FaultCode, Identity};
+use tsugi_protocol::answer::{self, CallOwner, Caller, FaultCode, Identity};
 
 use super::replay::{ReplayBudget, ReplaySource, ReplayStream};
 use crate::config::GatewayLimits;
@@ -46,10 +46,11 @@ pub(crate) struct ClientSession {
 }
 
 impl ClientSession {
-    /// Opens a stream for these requests.
-    pub(super) fn open(&self, source: ReplaySource) -> Arc<ReplayStream> {
+    /// Opens a stream for these requests of a caller.
+    pub(super) fn open(&self, source: ReplaySource, caller: &Caller) -> Arc<ReplayStream> {
         let number = self.next_stream.fetch_add(1, Ordering::Relaxed);
-        let replay = Arc::new(ReplayStream::new(number, self.replay_limit, self.budget.clone(), Some(source)));
+        let replay = Arc::new(ReplayStream::new(number, self.replay_limit, self.budget.clone()));
+        replay.feed(source, caller);
         let mut streams = self.streams.lock();
         // On every new stream, so that a busy session needs no sweep.
         self.thin_out(&mut streams);
@@ -151,7 +152,7 @@ impl ClientSessionTable {
         let id: Arc<str> = BASE64_URL_SAFE_NO_PAD.encode(random).into();
         let session = Arc::new(ClientSession {
             conversation: Arc::new(conversation),
-            standing: Arc::new(ReplayStream::new(0, self.limits.replay, self.budget.clone(), None)),
+            standing: Arc::new(ReplayStream::new(0, self.limits.replay, self.budget.clone())),
             life,
             owner: principal.caller().owner().clone(),
             place,

@@ -184,7 +184,7 @@ fn stream(
 ) -> Response<ResponseBody> {
     // Older clients would take an event without data for a broken message.
     let is_primed = session.conversation.version() >= ProtocolVersion::V2025_11_25;
-    let replay = session.open(ReplaySource::Turns(turns));
+    let replay = session.open(ReplaySource::Turns(turns), face_request.principal.caller());
     let greeting = is_primed.then(|| event::priming(&replay.start_id(), RETRY));
     // It was polled out of the turn already, so it has to be replayed first.
     if let Some(first) = first {
@@ -240,7 +240,7 @@ pub(super) async fn post_batch(
     }
     // Every request of the batch was answered at once.
     let is_over = turns.is_empty();
-    let replay = session.open(ReplaySource::Turns(turns));
+    let replay = session.open(ReplaySource::Turns(turns), face_request.principal.caller());
     answers.iter().for_each(|answer| replay.push(answer));
     if is_over {
         replay.end();
@@ -289,7 +289,7 @@ pub(super) fn get(face_request: FaceRequest<'_>, place: Option<&str>) -> Result<
         SingleHeader::One(last) => resume(&session, face_request.principal.caller(), last)?,
         SingleHeader::None => {
             let watch = LegacyChangeWatch::new(session.conversation.clone(), face_request.principal.caller());
-            session.standing.feed(ReplaySource::Watch(watch));
+            session.standing.feed(ReplaySource::Watch(watch), face_request.principal.caller());
             session.standing.read_new()
         }
         SingleHeader::Odd => return Err(HttpRefusal::bad_request("exactly one Last-Event-ID header is needed")),
@@ -319,9 +319,12 @@ fn resume(session: &ClientSession, caller: &Caller, last: &str) -> Result<Replay
     // The client missed changes while it was away; they are made up for before it listens again.
     if stream == session.standing.number() {
         let watch = LegacyChangeWatch::new(session.conversation.clone(), caller);
-        watch.catch_up().iter().for_each(|change| replay.push(change));
-        replay.feed(ReplaySource::Watch(watch));
+        let missed = watch.catch_up();
+        replay.feed(ReplaySource::Watch(watch), caller);
+        missed.iter().for_each(|change| replay.push(change));
     }
+    // The session is its owner's; what a stream holds was made for one request.
+    replay.expect_reader(caller)?;
     Ok(replay.read(event))
 }
 

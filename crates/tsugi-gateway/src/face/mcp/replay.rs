@@ -10,11 +10,16 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tsugi_auth::challenge::ChallengeError;
+use tsugi_protocol::answer::Caller;
 
 use crate::face::event;
 use crate::face::legacy_session::{LegacyChangeWatch, LegacyTurn};
 use crate::face::running_call::TurnOutput;
 use crate::gateway::Gateway;
+use crate::guard::authority::Authority;
+use crate::guard::oauth::resource::ChallengeReason;
+use crate::guard::refusal::HttpRefusal;
 pub(super) use budget::ReplayBudget;
 
 /// Where a stream's events come from.
@@ -35,6 +40,8 @@ pub(super) struct ReplayStream {
 
 struct ReplayState {
     source: Option<ReplaySource>,
+    /// Whose request its events answer. Another request of the same owner may have less authority.
+    caller: Option<Caller>,
     events: VecDeque<(u64, Bytes)>,
     size: usize,
     next: u64,
@@ -50,9 +57,11 @@ struct ReplayState {
 }
 
 impl ReplayStream {
-    pub(super) fn new(number: u64, limit: usize, budget: Arc<ReplayBudget>, source: Option<ReplaySource>) -> Self {
+    /// A stream that has no source yet.
+    pub(super) fn new(number: u64, limit: usize, budget: Arc<ReplayBudget>) -> Self {
         let state = ReplayState {
-            source,
+            source: None,
+            caller: None,
             events: VecDeque::new(),
             size: 0,
             next: 1,
@@ -75,9 +84,37 @@ impl ReplayStream {
         format!("{}-0", self.number)
     }
 
-    /// Gives the stream another source, as when a client comes back to the changes.
-    pub(super) fn feed(&self, source: ReplaySource) {
-        self.state.lock().source = Some(source);
+    /// Gives the stream a source for this caller, as when a client comes back to the changes. What was kept for a caller
+    /// with more authority is dropped.
+    pub(super) fn feed(&self, source: ReplaySource, caller: &Caller) {
+        let mut state = self.state.lock();
+        if !state.may_be_read_by(caller) {
+            state.events.clear();
+            state.size = 0;
+        }
+        state.caller = Some(caller.clone());
+        state.source = Some(source);
+    }
+
+    /// Refuses a reader whose request may do less than the one that the events answer.
+    pub(super) fn expect_reader(&self, caller: &Caller) -> Result<(), HttpRefusal> {
+        let state = self.state.lock();
+        if state.may_be_read_by(caller) {
+            return Ok(());
+        }
+        let refused = HttpRefusal::forbidden("this stream answers a request with more authority").by("replay");
+        let needed = state.caller.as_ref().and_then(Authority::of).and_then(Authority::granted_scopes);
+        Err(match needed {
+            Some(needed) => {
+                let own = Authority::of(caller).and_then(Authority::granted_scopes).cloned().unwrap_or_default();
+                refused.with_challenge(ChallengeReason {
+                    error: ChallengeError::InsufficientScope,
+                    description: "the token lacks a scope of the request that the stream answers",
+                    scope: Some(needed.union(&own)),
+                })
+            }
+            None => refused,
+        })
     }
 
     /// Adds an event of our own.
@@ -167,6 +204,12 @@ impl Drop for ReplayStream {
 }
 
 impl ReplayState {
+    fn may_be_read_by(&self, caller: &Caller) -> bool {
+        // Callers without an authority are this program itself.
+        let Some(needed) = self.caller.as_ref().and_then(Authority::of) else { return true };
+        Authority::of(caller).is_some_and(|authority| authority.covers(needed))
+    }
+
     /// The event after this one, or the oldest that is left. They are numbered without gaps.
     fn after(&self, number: u64) -> Option<&(u64, Bytes)> {
         let (first, _) = self.events.front()?;

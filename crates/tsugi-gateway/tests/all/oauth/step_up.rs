@@ -205,6 +205,58 @@ async fn n09_a_narrow_token_does_not_gain_from_the_session_that_a_broad_one_open
 }
 
 #[tokio::test]
+async fn n09_a_narrow_token_does_not_read_the_stream_that_answers_a_broad_one() {
+    let world = OauthGateway::new(scoped()).await;
+    let (broad, narrow) = (token(&world, "mcp files.all"), token(&world, "mcp"));
+    let session = open_session(&world.client, "2025-11-25", &[("Authorization", &broad)]).await;
+    let stream_first = ("Accept", "text/event-stream, application/json");
+    let headers = [BASE[0], stream_first, ("Authorization", broad.as_str()), ("Mcp-Session-Id", session.as_str())];
+    let body = legacy_call(json!(1), "up__write", json!({"later": true})).to_string();
+    let answered = world.client.send("POST", "/mcp", &headers, &body).await;
+    assert!(answered.body.contains("\"done\""), "{answered:?}");
+    let place = answered.body.lines().find_map(|line| line.strip_prefix("id: ")).expect("an id").to_owned();
+    let place = format!("{}-0", place.split_once('-').unwrap().0);
+    let resume = async |bearer: &str| {
+        let headers = [
+            ("Accept", "text/event-stream"),
+            ("Authorization", bearer),
+            ("Mcp-Session-Id", session.as_str()),
+            ("Last-Event-ID", place.as_str()),
+        ];
+        world.client.send("GET", "/mcp", &headers, "").await
+    };
+    let refused = resume(&narrow).await;
+    expect_challenge(&refused, "files.all mcp", "/mcp");
+    assert!(!refused.body.contains("done"), "{refused:?}");
+    assert!(resume(&broad).await.body.contains("\"done\""), "its own token reads it again");
+    // A token that was refreshed has the same scopes and is not the same token.
+    assert!(resume(&token(&world, "files.all mcp")).await.body.contains("\"done\""));
+    assert!(resume(&token(&world, "mcp files.all more")).await.body.contains("\"done\""));
+}
+
+#[tokio::test]
+async fn methods_that_mcp_does_not_define_need_the_scopes_of_their_rules() {
+    let rules = vec![("up/method:vendor/*", "vendor.use"), ("other", "other.use")];
+    let world = OauthGateway::new(Setup { base: "mcp", rules, ..Setup::default() }).await;
+    let ask = async |path: &str, method: &str, scope: &str| {
+        let message = modern(json!(1), method, json!({}));
+        let (own, bearer) = (modern_headers(&message), token(&world, scope));
+        let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        headers.push(("Authorization", &bearer));
+        world.client.send("POST", path, &headers, &message.to_string()).await
+    };
+    for (path, method, scope) in [
+        ("/servers/up/mcp", "vendor/wipe", "mcp vendor.use"),
+        ("/servers/other/mcp", "vendor/wipe", "mcp other.use"),
+        ("/servers/other/mcp", "tasks/get", "mcp other.use"),
+    ] {
+        let refused = ask(path, method, "mcp").await;
+        assert_eq!((refused.status, world.reached()), (403, 0), "{path} {method}: {refused:?}");
+        assert_eq!((ask(path, method, scope).await.status, world.reached()), (200, 1), "{path} {method}");
+    }
+}
+
+#[tokio::test]
 async fn a_tool_whose_scope_is_missing_is_listed_and_another_spelling_of_it_is_not_run() {
     let world = OauthGateway::new(scoped()).await;
     let bearer = token(&world, "mcp");
