@@ -40,6 +40,16 @@ fn every_rust_file_opens_with_a_sentence() {
 }
 
 #[test]
+fn every_crate_that_is_published_has_a_readme() {
+    let crates = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let silent: Vec<PathBuf> = crates
+        .filter(|path| !std::fs::read_to_string(path.join("Cargo.toml")).unwrap().contains("publish = false"))
+        .filter(|path| !path.join("README.md").exists())
+        .collect();
+    assert!(silent.is_empty(), "without a README.md: {silent:#?}");
+}
+
+#[test]
 fn every_path_on_the_map_exists() {
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let named: Vec<&str> = map
