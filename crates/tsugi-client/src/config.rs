@@ -13,7 +13,7 @@ use tsugi_protocol::answer::Answer;
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, ProtocolVersion};
 use tsugi_transport::Link;
-use tsugi_transport::http::HttpTarget;
+use tsugi_transport::http::{HttpTarget, TargetCredential};
 use url::Url;
 
 use crate::backoff::BackoffPolicy;
@@ -253,6 +253,18 @@ impl ConnectTarget {
             // A WebSocket is named by its scheme; all other wires share `http`.
             "ws" | "wss" => Some(ConnectTarget::WebSocket(target)),
             _ => None,
+        }
+    }
+
+    /// What puts credentials on its requests, where it is an address that has such.
+    pub fn credential(&self) -> Option<&TargetCredential> {
+        match self {
+            ConnectTarget::Http(target)
+            | ConnectTarget::StreamableHttp(target)
+            | ConnectTarget::Sse(target)
+            | ConnectTarget::PlainRpc(target)
+            | ConnectTarget::WebSocket(target) => target.credential.as_ref(),
+            ConnectTarget::Stdio(_) | ConnectTarget::InProcess(_) | ConnectTarget::Link(_) => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Failures of wires and processes as faults.
 
 use tsugi_process::{ExitCause, ExitReport};
-use tsugi_protocol::answer::{Blame, CallStage, Fault, FaultCode, ProcessEnd, SentState};
+use tsugi_protocol::answer::{Blame, CallStage, Fault, FaultCode, FaultReason, ProcessEnd, SentState};
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::rpc::RpcError;
 use tsugi_transport::{TransportError, TransportErrorKind};
@@ -13,6 +13,9 @@ pub(crate) const STDERR_LINES: usize = 10;
 pub(crate) fn connect_fault(error: &TransportError) -> Fault {
     let fault = match &error.kind {
         TransportErrorKind::Spawn { may_pass } => not_started(error, *may_pass),
+        TransportErrorKind::Status { .. } if wants_sign_in(error) => {
+            Fault::new(FaultCode::AuthRequired, &error.message)
+        }
         TransportErrorKind::Status { status: 401 | 403, .. } => {
             Fault::new(FaultCode::PermissionDenied, &error.message).at(CallStage::Connect).retryable(false)
         }
@@ -30,6 +33,9 @@ pub(crate) fn call_fault(error: &TransportError) -> Fault {
         TransportErrorKind::Congested => Fault::new(FaultCode::Overloaded, &error.message),
         TransportErrorKind::Protocol => Fault::new(FaultCode::InvalidResponse, &error.message),
         TransportErrorKind::TooLarge => Fault::new(FaultCode::InvalidResponse, &error.message),
+        TransportErrorKind::Status { .. } if wants_sign_in(error) => {
+            Fault::new(FaultCode::AuthRequired, &error.message).at(CallStage::Call)
+        }
         TransportErrorKind::Status { status, .. } => {
             let mut fault = Fault::new(status_code(*status), &error.message).at(CallStage::Call);
             // Our own refusals of the same kind are ours; this one came from the server.
@@ -41,6 +47,13 @@ pub(crate) fn call_fault(error: &TransportError) -> Fault {
     };
     let sent = if error.may_be_sent { SentState::Unknown } else { SentState::NotSent };
     with_wire(fault.sent(sent_for(&error.kind, sent)), error)
+}
+
+/// Whether a sign-in would change the answer, or was to.
+fn wants_sign_in(error: &TransportError) -> bool {
+    let reasons =
+        [FaultReason::OauthRequired, FaultReason::SignInEnded, FaultReason::SignInScope, FaultReason::SignInRefused];
+    error.reason.is_some_and(|reason| reasons.contains(&reason))
 }
 
 /// A server's wish that we wait, in its own words. What the status says about waiting holds.

@@ -42,7 +42,7 @@ mod tool_table;
 pub use config::{ConnectTarget, EraChoice, ManagerOptions, RestartPolicy, ServerConfig, StartPolicy, ToolConfig};
 pub use manager::{Manager, ResourceReadResult};
 pub use result::ToolResult;
-pub use server::{Server, ServerChange, ServerEvent, ServerStatus};
+pub use server::{Server, ServerChange, ServerEvent, ServerSignIn, ServerStatus};
 
 #[cfg(test)]
 tsugi_process::guardian_before_main!();

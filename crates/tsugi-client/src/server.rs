@@ -31,7 +31,6 @@ use tsugi_protocol::answer::{Answer, Fault};
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::{ClientCapabilities, ClientProfile, Era, ServerIdentity};
 
-use crate::backoff::RetryPlan;
 use crate::catalog::manifest::ManifestStore;
 use crate::catalog::{Catalog, ListSelection, OmittedEntry, pinning};
 use crate::config::{ManagerOptions, PinPolicy, PinStore, ServerConfig};
@@ -55,7 +54,7 @@ use forward::{InstanceAnswer, LiveConnection};
 pub(crate) use lifecycle::LIFECYCLE;
 use lifecycle::ReportedTrouble;
 use status::StatusCell;
-pub use status::{ServerChange, ServerEvent, ServerStatus};
+pub use status::{ServerChange, ServerEvent, ServerSignIn, ServerStatus};
 use watch_table::WatchTable;
 
 /// How many changes a slow subscriber may be behind before it misses some.
@@ -278,6 +277,8 @@ impl Server {
             sessions.add_to_status(&mut status);
         }
         self.instance.layers.add_to_status(&mut status);
+        status.sign_in =
+            self.config().target.credential().and_then(|credential| ServerSignIn::of(credential.standing()));
         status
     }
 
@@ -644,8 +645,8 @@ impl Instance {
     }
 
     /// Sets from when on calls may wake it after a failure.
-    fn set_wake_window(&self, plan: Option<&RetryPlan>) {
-        *self.wake_at.lock() = plan.map(|plan| Instant::now() + plan.wake_after);
+    fn set_wake_window(&self, wake_after: Option<Duration>) {
+        *self.wake_at.lock() = wake_after.map(|wait| Instant::now() + wait);
     }
 
     fn order(&self, order: InstanceCommand) {

@@ -4,6 +4,7 @@ use tsugi_auth::issuer_metadata::MetadataProblem;
 use tsugi_auth::resource_metadata::ResourceProblem;
 use tsugi_auth::scope::ScopeSet;
 use tsugi_transport::TransportError;
+use tsugi_transport::http::CredentialDefect;
 
 use crate::token_endpoint::TokenErrorCode;
 
@@ -12,6 +13,8 @@ use crate::token_endpoint::TokenErrorCode;
 pub enum OauthFailure {
     #[error("the server needs a sign-in")]
     NeedsSignIn,
+    #[error("the sign-in has ended: its provider takes neither token any more")]
+    SignInEnded,
     #[error("the sign-in lacks the scope `{0}`")]
     NeedsScope(ScopeSet),
     #[error("the metadata of the protected resource is not used: {0}")]
@@ -93,6 +96,10 @@ impl OauthFailure {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::NeedsSignIn => "sign in to the server",
+            Self::SignInEnded => "sign in to the server again",
+            Self::SignInRefused(TokenErrorCode::InvalidTarget) | Self::TokenRefused(TokenErrorCode::InvalidTarget) => {
+                "if the provider does not know the parameter `resource`, set `quirks: [noResource]`"
+            }
             Self::NeedsScope(_) => "sign in to the server again, for more scopes",
             Self::NoPkce => "if the provider supports PKCE and does not say so, set `quirks: [assumePkce]`",
             Self::NoClient => "register a client with the provider and set `client.id`",
@@ -109,8 +116,21 @@ impl OauthFailure {
         })
     }
 
+    /// What it means for the server, as a type.
+    fn defect(&self) -> CredentialDefect {
+        match self {
+            Self::NeedsSignIn => CredentialDefect::Missing,
+            Self::SignInEnded => CredentialDefect::Ended,
+            Self::NeedsScope(_) | Self::ScopeRefused { .. } => CredentialDefect::Scope,
+            _ => CredentialDefect::Refused,
+        }
+    }
+
     /// The failure as one of a request.
-    pub(crate) fn to_transport(&self) -> TransportError {
-        TransportError::credential(self.to_string(), self.hint().map(str::to_owned))
+    pub(crate) fn to_transport(&self, hint: Option<String>) -> TransportError {
+        match self.is_transient() {
+            true => TransportError::credential_delayed(self.to_string(), hint),
+            false => TransportError::credential(self.to_string(), hint, self.defect()),
+        }
     }
 }

@@ -42,6 +42,12 @@ fn random_text() -> Result<String, OauthFailure> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
+/// Milliseconds since 1970.
+fn now_millis() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Seconds since 1970.
 fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())

@@ -29,6 +29,23 @@ pub enum CredentialOwner {
     Person(String),
 }
 
+impl CredentialKey {
+    /// Reads the text of a key.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once(' ')?;
+        match kind {
+            "everyone" => Some(Self { server: rest.to_owned(), owner: CredentialOwner::Everyone }),
+            "person" => {
+                let (length, rest) = rest.split_once(' ')?;
+                let (name, rest) = rest.split_at_checked(length.parse().ok()?)?;
+                let owner = CredentialOwner::Person(name.to_owned());
+                Some(Self { server: rest.strip_prefix(' ')?.to_owned(), owner })
+            }
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for CredentialKey {
     /// A text that no other key has: the owner's part has its length in front.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,6 +75,8 @@ pub struct CredentialRecord {
 pub struct ClientRegistration {
     pub id: String,
     pub secret: Option<SecretText>,
+    /// When the issuer forgets the secret, in seconds since 1970.
+    pub secret_expires: Option<u64>,
     pub method: ClientAuthMethod,
     pub origin: RegistrationOrigin,
     /// The redirect address that was registered, where the issuer registered us.
@@ -108,6 +127,8 @@ struct WrittenRecord {
     revocation_endpoint: Option<String>,
     client_id: String,
     client_secret: Option<WrittenSecret>,
+    #[serde(default)]
+    secret_expires: Option<u64>,
     method: ClientAuthMethod,
     origin: RegistrationOrigin,
     redirect: Option<String>,
@@ -156,6 +177,7 @@ impl CredentialRecord {
             revocation_endpoint: self.revocation_endpoint.clone(),
             client_id: self.client.id.clone(),
             client_secret: self.client.secret.as_ref().map(secret),
+            secret_expires: self.client.secret_expires,
             method: self.client.method,
             origin: self.client.origin,
             redirect: self.client.redirect.clone(),
@@ -190,6 +212,7 @@ impl CredentialRecord {
             client: ClientRegistration {
                 id: written.client_id,
                 secret: written.client_secret.map(secret),
+                secret_expires: written.secret_expires,
                 method: written.method,
                 origin: written.origin,
                 redirect: written.redirect,
@@ -225,5 +248,11 @@ mod tests {
         ];
         let distinct: std::collections::HashSet<_> = texts.iter().collect();
         assert_eq!(distinct.len(), texts.len(), "{texts:#?}");
+        for text in &texts {
+            assert_eq!(CredentialKey::parse(text).map(|key| key.to_string()).as_ref(), Some(text));
+        }
+        for wrong in ["", "everyone", "person 9 ann https://a", "person x ann https://a", "nobody https://a"] {
+            assert_eq!(CredentialKey::parse(wrong), None, "{wrong}");
+        }
     }
 }

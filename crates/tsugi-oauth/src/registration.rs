@@ -56,13 +56,15 @@ pub async fn client_for(
         return Ok(ClientRegistration {
             id: address.clone(),
             secret: None,
+            secret_expires: None,
             method: ClientAuthMethod::Public,
             origin: RegistrationOrigin::Document,
             redirect: None,
         });
     }
     let is_usable = |client: &ClientRegistration| {
-        client.origin == RegistrationOrigin::Dynamic && client.redirect.as_deref() == purpose.redirect
+        let is_current = client.secret_expires.is_none_or(|end| end > crate::now());
+        client.origin == RegistrationOrigin::Dynamic && client.redirect.as_deref() == purpose.redirect && is_current
     };
     match known.filter(is_usable) {
         Some(client) => Ok(client),
@@ -85,6 +87,7 @@ fn configured_client(
     Ok(ClientRegistration {
         id: configured.id.clone(),
         secret: configured.secret.as_ref().map(|secret| SecretText::new(secret.expose())),
+        secret_expires: None,
         method,
         origin: RegistrationOrigin::Configured,
         redirect: None,
@@ -95,6 +98,8 @@ fn configured_client(
 struct RegistrationAnswer {
     client_id: String,
     client_secret: Option<String>,
+    /// RFC 7591 §3.2.1: 0 means never.
+    client_secret_expires_at: Option<u64>,
     token_endpoint_auth_method: Option<String>,
 }
 
@@ -158,6 +163,7 @@ async fn request(
     Ok(ClientRegistration {
         id: answer.client_id,
         secret: secret.map(SecretText::new),
+        secret_expires: answer.client_secret_expires_at.filter(|end| *end > 0),
         method,
         origin: RegistrationOrigin::Dynamic,
         redirect: purpose.redirect.map(str::to_owned),

@@ -1,5 +1,6 @@
 //! Tells an issuer that tokens are no longer used (RFC 7009).
 
+use tsugi_auth::secret::SecretText;
 use tsugi_transport::guarded_fetch::{FetchLimits, GuardedFetch};
 use zeroize::Zeroizing;
 
@@ -9,11 +10,22 @@ use crate::record::CredentialRecord;
 /// Revokes the tokens of a record at its own issuer. `false` when the issuer offers no revocation or did not confirm it.
 pub async fn revoke(fetch: &GuardedFetch, record: &CredentialRecord, key: Option<&ClientKey>) -> bool {
     let (Some(endpoint), Some(tokens)) = (&record.revocation_endpoint, &record.tokens) else { return false };
-    // Revoking the refresh token ends the access tokens that came of it.
-    let (token, hint) = match &tokens.refresh {
-        Some(refresh) => (refresh, "refresh_token"),
-        None => (&tokens.access, "access_token"),
+    let Some(refresh) = &tokens.refresh else {
+        return revoke_one(fetch, record, key, endpoint, (&tokens.access, "access_token")).await;
     };
+    let is_revoked = revoke_one(fetch, record, key, endpoint, (refresh, "refresh_token")).await;
+    // The issuer should end the access tokens with it (RFC 7009 §2.1), but need not. One that cannot revoke them says so.
+    revoke_one(fetch, record, key, endpoint, (&tokens.access, "access_token")).await;
+    is_revoked
+}
+
+async fn revoke_one(
+    fetch: &GuardedFetch,
+    record: &CredentialRecord,
+    key: Option<&ClientKey>,
+    endpoint: &str,
+    (token, hint): (&SecretText, &str),
+) -> bool {
     let mut form: SecretForm = vec![
         ("token", Zeroizing::new(token.expose().to_owned())),
         ("token_type_hint", Zeroizing::new(hint.to_owned())),

@@ -9,6 +9,8 @@ use tsugi_protocol::answer::FaultReason;
 use tsugi_tls::error::TlsFileError;
 use tsugi_tls::pin::PinMismatch;
 
+use crate::http::CredentialDefect;
+
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
@@ -80,9 +82,20 @@ impl TransportError {
     }
 
     /// Credentials that the server wants and that could not be had. The request had no effect.
-    pub fn credential(message: impl Into<String>, hint: Option<String>) -> Self {
+    pub fn credential(message: impl Into<String>, hint: Option<String>, defect: CredentialDefect) -> Self {
         let kind = TransportErrorKind::Status { status: 401, retry_after: None };
-        Self::unsent(kind, message).with_hint(hint).with_reason(Some(FaultReason::OauthRequired))
+        let reason = match defect {
+            CredentialDefect::Missing => FaultReason::OauthRequired,
+            CredentialDefect::Ended => FaultReason::SignInEnded,
+            CredentialDefect::Scope => FaultReason::SignInScope,
+            CredentialDefect::Refused => FaultReason::SignInRefused,
+        };
+        Self::unsent(kind, message).with_hint(hint).with_reason(Some(reason))
+    }
+
+    /// Credentials that could not be had for a reason that may pass, such as a provider that is down.
+    pub fn credential_delayed(message: impl Into<String>, hint: Option<String>) -> Self {
+        Self::unsent(TransportErrorKind::Connect, message).with_hint(hint)
     }
 
     /// A wire that takes no more messages.

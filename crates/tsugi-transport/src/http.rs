@@ -10,5 +10,8 @@ mod response;
 pub use client::{HttpClient, HttpTarget};
 pub(crate) use connector::UpstreamConnector;
 pub use connector::tls_config;
-pub use credential::{CredentialHeaders, CredentialRefusal, RefusalVerdict, RequestCredential, TargetCredential};
+pub use credential::{
+    CredentialDefect, CredentialHeaders, CredentialRefusal, CredentialStanding, RefusalVerdict, RequestCredential,
+    TargetCredential,
+};
 pub use response::{BodyKind, EventStream, HttpResponse};

@@ -15,7 +15,9 @@ use tsugi_oauth::assertion::{AssertionFn, AssertionSource};
 use tsugi_oauth::browser::{SignInBrowser, SignInWindow};
 use tsugi_oauth::client_auth::ClientKey;
 use tsugi_oauth::credential::OauthCredential;
-use tsugi_oauth::credential::options::{EnterpriseLogin, GrantChoice, OauthOptions, ProviderQuirks, SignInWay};
+use tsugi_oauth::credential::options::{
+    EnterpriseLogin, GrantChoice, OauthOptions, ProviderQuirks, SignInNeed, SignInWay,
+};
 use tsugi_oauth::discovery::DiscoveryRules;
 use tsugi_oauth::record::{CredentialKey, CredentialOwner};
 use tsugi_oauth::registration::{ClientChoice, ConfiguredClient};
@@ -63,11 +65,13 @@ pub(super) fn credential(server: &Url, scenario: &str, context: &Value) -> Resul
         client: ClientChoice { configured, document: Some(CLIENT_DOCUMENT.to_owned()), name: "tsugi".to_owned() },
         scopes: None,
         quirks: ProviderQuirks::default(),
+        need: SignInNeed::Always,
+        advice: None,
     };
     let rules = OutboundRules { insecure_loopback: true, ..OutboundRules::default() };
     let fetch = GuardedFetch::new(OutboundGuard::new(rules));
     let store = Arc::new(MemoryStore::default());
-    Ok(TargetCredential::new(Arc::new(OauthCredential::new(options, fetch, store))))
+    Ok(TargetCredential::new(OauthCredential::new(options, fetch, store)))
 }
 
 fn client_key(pem: &str, context: &Value) -> Result<ClientKey, super::Failure> {

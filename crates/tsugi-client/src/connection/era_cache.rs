@@ -166,7 +166,8 @@ pub(crate) fn fingerprint_of_account(target: &ConnectTarget) -> Option<String> {
         | ConnectTarget::WebSocket(http) => {
             // As bytes: headers that are marked as secret all print the same.
             let headers = http.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-            format!("{:?}", headers.collect::<Vec<_>>())
+            let credential = http.credential.as_ref().map(|credential| credential.label()).unwrap_or_default();
+            format!("{:?}{credential}", headers.collect::<Vec<_>>())
         }
         ConnectTarget::InProcess(_) | ConnectTarget::Link(_) => return None,
     };

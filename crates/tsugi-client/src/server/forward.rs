@@ -85,6 +85,10 @@ impl Instance {
             ConnectionState::Draining if !self.is_resting.load(Ordering::Relaxed) => "the server is being stopped",
             _ => return None,
         };
+        // Callers act on a missing sign-in in another way than on a server that is down.
+        if let Some(fault) = status.fault.as_ref().filter(|fault| fault.code == FaultCode::AuthRequired) {
+            return Some(fault.clone().on_server(&self.context.server));
+        }
         let mut fault = self.not_running(why, status.fault);
         match *self.wake_at.lock() {
             Some(wake_at) => {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tsugi_protocol::answer::Fault;
+use tsugi_protocol::answer::{Fault, FaultCode};
 
 use super::{Instance, InstanceRole};
 use crate::backoff::RetryPlan;
@@ -75,7 +75,7 @@ impl Instance {
 
     /// A connection that stood is gone, and not by order.
     pub(super) fn log_lost(&self, fault: &Fault, plan: Option<&RetryPlan>) {
-        let (server, reason, next) = (&self.context.server, &fault.message, self.next_step(plan));
+        let (server, reason, next) = (&self.context.server, &fault.message, self.next_step(fault, plan));
         match &fault.process {
             _ if self.is_of_caller() => tracing::debug!(target: LIFECYCLE, %server, reason, "a caller's session ended"),
             // The exit status and the last line of output answer most questions.
@@ -90,7 +90,7 @@ impl Instance {
     /// An attempt failed. The first failure is reported, and when the server counts as down; between the two, and from
     /// then on, a line per attempt would only fill the log.
     pub(super) fn log_failed_attempt(&self, fault: &Fault, plan: Option<&RetryPlan>, failures: u32) {
-        let (server, reason, next) = (&self.context.server, &fault.message, self.next_step(plan));
+        let (server, reason, next) = (&self.context.server, &fault.message, self.next_step(fault, plan));
         let status = fault.process.as_ref().map(|process| &process.status);
         let hint = fault.hint.as_deref();
         let is_down = plan.is_none_or(|plan| plan.is_down);
@@ -145,13 +145,15 @@ impl Instance {
         matches!(self.role, InstanceRole::CallerSession(_))
     }
 
-    fn next_step(&self, plan: Option<&RetryPlan>) -> String {
+    fn next_step(&self, fault: &Fault, plan: Option<&RetryPlan>) -> String {
+        let is_unsigned = fault.code == FaultCode::AuthRequired;
         match plan {
             Some(plan) if plan.is_down => {
                 let (wait, wake) = (in_words(plan.wait), in_words(plan.wake_after));
                 format!("tried again in {wait}, or by a call after {wake}")
             }
             Some(plan) => format!("tried again in {}", in_words(plan.wait)),
+            None if is_unsigned => "waits for a sign-in".to_owned(),
             None if self.config.restart == RestartPolicy::Never => "stays down until it is started".to_owned(),
             None => "stays down until it is started or its settings change".to_owned(),
         }

@@ -8,8 +8,9 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, broadcast};
-use tsugi_protocol::answer::Fault;
+use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_protocol::mcp::{ProtocolVersion, ServerIdentity};
+use tsugi_transport::http::CredentialStanding;
 
 use crate::connection::state::{ConnectionEvent, ConnectionState};
 use crate::layer::cache::CacheCounts;
@@ -52,6 +53,49 @@ pub struct ServerStatus {
     pub is_held: bool,
     /// How often keeping results helped, where they are kept.
     pub cache: Option<CacheCounts>,
+    /// How the sign-in to it stands, where it can have one.
+    pub sign_in: Option<ServerSignIn>,
+}
+
+/// How the sign-in to a server stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerSignIn {
+    /// The server wants one that is not there.
+    Needed,
+    Present {
+        /// The end of its token, in seconds since 1970.
+        until: Option<u64>,
+        /// Whether the token is renewed before that.
+        is_renewed: bool,
+    },
+}
+
+impl ServerSignIn {
+    /// Nothing for a server that never asked for one.
+    pub(super) fn of(standing: CredentialStanding) -> Option<Self> {
+        match standing {
+            CredentialStanding::Unknown => None,
+            CredentialStanding::Needed => Some(Self::Needed),
+            CredentialStanding::SignedIn { until, is_renewed } => Some(Self::Present { until, is_renewed }),
+        }
+    }
+}
+
+impl ServerStatus {
+    /// The state in JSON and in output for people: that of the connection, unless a sign-in is missing.
+    pub fn state_word(&self) -> &'static str {
+        if self.needs_sign_in() { "needs-sign-in" } else { self.state.as_str() }
+    }
+
+    /// Whether only a sign-in can make it work.
+    pub fn needs_sign_in(&self) -> bool {
+        match self.state {
+            ConnectionState::Failed => self.fault.as_ref().is_some_and(|fault| fault.code == FaultCode::AuthRequired),
+            // The sign-in may end while the connection lasts.
+            ConnectionState::Connected => self.sign_in == Some(ServerSignIn::Needed),
+            _ => false,
+        }
+    }
 }
 
 impl LayerState {
@@ -117,6 +161,7 @@ impl StatusCell {
             left_alone: None,
             is_held: false,
             cache: None,
+            sign_in: None,
         };
         Self { server, status: Mutex::new(status), waiters: Arc::default(), changes }
     }

@@ -26,6 +26,10 @@ pub(super) type CommandReceiver = mpsc::Receiver<InstanceCommand>;
 /// The longest `Retry-After` of a server that is obeyed before connecting again.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
+/// How soon after a missing sign-in a call may try again. The store of sign-ins announces changes, so this is for those
+/// that it does not see.
+const WAKE_UNSIGNED: Duration = Duration::from_secs(10);
+
 /// How long calls in flight may take to end when the server is stopped.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
@@ -209,7 +213,7 @@ async fn wait_for_retry(
     backoff: &mut Backoff,
 ) -> NextPhase {
     // Before the state changes: callers look at it as soon as they see the new state.
-    instance.set_wake_window(plan.as_ref());
+    instance.set_wake_window(wake_after(&fault, plan.as_ref()));
     let is_down = plan.is_none_or(|plan| plan.is_down);
     let event = if is_down { ConnectionEvent::GaveUp } else { ConnectionEvent::Broke };
     instance.status.happen(event, Some(fault));
@@ -223,6 +227,14 @@ async fn wait_for_retry(
         if let Some(next) = instance.take_command(command, backoff) {
             return next;
         }
+    }
+}
+
+/// After how long a call may bring the next attempt forward; `None` when no call may.
+fn wake_after(fault: &Fault, plan: Option<&RetryPlan>) -> Option<Duration> {
+    match plan {
+        Some(plan) => Some(plan.wake_after),
+        None => (fault.code == FaultCode::AuthRequired).then_some(WAKE_UNSIGNED),
     }
 }
 

@@ -59,6 +59,6 @@ fn troubles(row: &ServerRow) -> impl Iterator<Item = AttentionItem> {
 }
 
 fn rank(kind: &str) -> usize {
-    let order = ["failed", "left-alone", "reconnecting", "errors", "list", "names", "sandbox"];
+    let order = ["failed", "sign-in", "left-alone", "reconnecting", "errors", "list", "names", "sandbox"];
     order.iter().position(|known| *known == kind).unwrap_or(order.len())
 }

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use tsugi_client::{ConnectTarget, Server, ServerConfig, not_found};
+use tsugi_client::{ConnectTarget, Server, ServerConfig, ServerSignIn, not_found};
 use tsugi_protocol::answer::{Fault, FaultCode};
 
 use super::observe::confinement;
@@ -88,7 +88,7 @@ fn describe(server: &Server) -> Value {
     let since = status.since.duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
     let description = json!({
         "name": server.name(),
-        "state": status.state.to_string(),
+        "state": status.state_word(),
         "since": since,
         "transport": status.transport,
         "protocolVersion": status.version.map(|version| version.as_str()),
@@ -98,6 +98,7 @@ fn describe(server: &Server) -> Value {
         "inFlight": status.in_flight,
         "waiting": status.waiting,
         "parked": status.parked,
+        "signIn": status.sign_in.as_ref().map(sign_in),
         "cache": status.cache.map(|cache| json!({"hits": cache.hits, "misses": cache.misses, "shared": cache.shared})),
         "tools": catalog.as_ref().map(|catalog| catalog.tools.items.len()),
         "resources": catalog.as_ref().map(|catalog| catalog.resources.items.len()),
@@ -110,6 +111,16 @@ fn describe(server: &Server) -> Value {
         "fault": status.fault.or_else(|| catalog.as_ref()?.faults().next().cloned()),
     });
     masked(description, &|text| server.config().job.0.redact.mask(text))
+}
+
+/// How a sign-in stands, for those who read JSON.
+fn sign_in(sign_in: &ServerSignIn) -> Value {
+    match sign_in {
+        ServerSignIn::Needed => json!({"state": "needed"}),
+        ServerSignIn::Present { until, is_renewed } => {
+            json!({"state": "signed-in", "until": until, "renewed": is_renewed})
+        }
+    }
 }
 
 /// The same with every secret value of the configuration masked, in whatever text it appears.

@@ -63,7 +63,7 @@ impl Hub {
         let tools = catalog.as_deref().map_or(0, |catalog| self.shown_tools(server, catalog).count());
         ServerState {
             name: server.name().into(),
-            state: status.state.as_str(),
+            state: status.state_word(),
             reason: reason(&status).map(mask),
             era: status.version.map(|version| version.era().as_str()),
             revision: status.version.map(|version| version.as_str()),
@@ -154,6 +154,7 @@ fn troubles(status: &ServerStatus, catalog: Option<&Catalog>) -> Vec<ServerTroub
     let mut troubles = Vec::new();
     let why = reason(status).unwrap_or_else(|| "no reason is known".to_owned());
     match status.state {
+        _ if status.needs_sign_in() => troubles.push(ServerTrouble { kind: "sign-in", text: why }),
         ConnectionState::Failed => troubles.push(ServerTrouble { kind: "failed", text: why }),
         ConnectionState::Reconnecting => troubles.push(ServerTrouble { kind: "reconnecting", text: why }),
         _ if status.left_alone.is_some() => troubles.push(ServerTrouble { kind: "left-alone", text: why }),

@@ -41,22 +41,71 @@ impl OauthCredential {
         status: StatusCode,
         challenge: Option<&AuthChallenge>,
     ) -> Result<(), OauthFailure> {
-        let asked = challenge.and_then(|challenge| challenge.parameter("scope")).map(ScopeSet::parse);
-        if status == StatusCode::FORBIDDEN
-            && let GrantChoice::SignIn(SignInWay::Elsewhere) = self.options.grant
-        {
-            return Err(OauthFailure::NeedsScope(asked.unwrap_or_default()));
+        let asked = asked_scope(challenge);
+        let ended = match &known {
+            Some(_) => OauthFailure::SignInEnded,
+            None => OauthFailure::NeedsSignIn,
+        };
+        if self.is_elsewhere() {
+            if status == StatusCode::FORBIDDEN {
+                return Err(OauthFailure::NeedsScope(asked.unwrap_or_default()));
+            }
+            // Nothing can be done here, so no one is asked: a sign-in that is missing costs no requests.
+            if known.as_ref().and_then(|record| record.tokens.as_ref()?.refresh.as_ref()).is_none() {
+                return Err(ended);
+            }
         }
         // The metadata is read again every time: the server may have changed its issuer.
         let found = discover(&self.fetch, &self.options.discovery, challenge).await?;
         let known = self.of_issuer(known, &found.issuer)?;
-        if status == StatusCode::UNAUTHORIZED && self.refresh_first(known.as_deref()).await? {
+        if status == StatusCode::UNAUTHORIZED && self.refresh_first(known.clone()).await? {
             return Ok(());
         }
-        if let GrantChoice::SignIn(SignInWay::Elsewhere) = self.options.grant {
-            return Err(OauthFailure::NeedsSignIn);
+        if self.is_elsewhere() {
+            return Err(ended);
         }
         self.state.lock().attempts.count(asked.as_ref().unwrap_or(&ScopeSet::default()), Instant::now())?;
+        self.obtain_by_grant(found, known, challenge).await
+    }
+
+    /// Gets tokens by the configured grant, whatever there is.
+    pub(super) async fn obtain_anew(
+        &self,
+        known: Option<Arc<CredentialRecord>>,
+        challenge: Option<&AuthChallenge>,
+    ) -> Result<(), OauthFailure> {
+        let found = discover(&self.fetch, &self.options.discovery, challenge).await?;
+        let known = self.of_issuer(known, &found.issuer)?;
+        self.obtain_by_grant(found, known, challenge).await
+    }
+
+    /// Whether the issuer can be found, and offers what a sign-in needs.
+    pub(super) async fn examine_issuer(&self, challenge: Option<&AuthChallenge>) -> Result<(), OauthFailure> {
+        let found = discover(&self.fetch, &self.options.discovery, challenge).await?;
+        let issuer = &found.issuer;
+        let has_document =
+            self.options.client.document.is_some() && issuer.features.client_id_metadata_document_supported;
+        if self.options.client.configured.is_none() && !has_document && issuer.registration.is_none() {
+            return Err(OauthFailure::NoClient);
+        }
+        let terms = AuthorizationTerms {
+            client_id: "",
+            redirect: "",
+            scope: &ScopeSet::default(),
+            resource: None,
+            assume_pkce: self.options.quirks.assume_pkce,
+        };
+        token_endpoint(issuer)?;
+        AuthorizationRequest::new(issuer, &terms).map(drop)
+    }
+
+    async fn obtain_by_grant(
+        &self,
+        found: DiscoveredIssuer,
+        known: Option<Arc<CredentialRecord>>,
+        challenge: Option<&AuthChallenge>,
+    ) -> Result<(), OauthFailure> {
+        let asked = asked_scope(challenge);
         let scope = choose_scopes(&ScopeSources {
             challenge: asked.as_ref(),
             resource: &found.resource_scopes,
@@ -93,14 +142,19 @@ impl OauthCredential {
     }
 
     /// Tries the refresh token of a record whose access token was refused. `false` when a new sign-in is needed.
-    async fn refresh_first(&self, known: Option<&CredentialRecord>) -> Result<bool, OauthFailure> {
+    async fn refresh_first(&self, known: Option<Arc<CredentialRecord>>) -> Result<bool, OauthFailure> {
         let is_fresh = self.state.lock().obtained.is_some_and(|at| at.elapsed() < FRESH);
-        let has_refresh = known.and_then(|record| record.tokens.as_ref()?.refresh.as_ref()).is_some();
+        let has_refresh = known.as_ref().and_then(|record| record.tokens.as_ref()?.refresh.as_ref()).is_some();
         if is_fresh || !has_refresh {
             return Ok(false);
         }
+        let generation = known.map_or(0, |record| record.generation);
+        self.finish(move |own| async move { own.refresh_under_lock(generation).await }).await
+    }
+
+    async fn refresh_under_lock(&self, generation: u64) -> Result<bool, OauthFailure> {
         let _lock = self.lock().await?;
-        if self.catch_up(known.map_or(0, |record| record.generation)).await? {
+        if self.catch_up(generation).await? {
             return Ok(true);
         }
         let Some(record) = self.read().await? else { return Ok(false) };
@@ -132,7 +186,7 @@ impl OauthCredential {
             Err(failure) => {
                 self.save(CredentialRecord { tokens: None, ..record }, generation).await?;
                 tracing::warn!(server = %self.options.key.server, %failure, "a sign-in has ended");
-                Err(OauthFailure::NeedsSignIn)
+                Err(OauthFailure::SignInEnded)
             }
         }
     }
@@ -344,6 +398,11 @@ impl OauthCredential {
     }
 }
 
+/// The scopes that a challenge names.
+fn asked_scope(challenge: Option<&AuthChallenge>) -> Option<ScopeSet> {
+    challenge.and_then(|challenge| challenge.parameter("scope")).map(ScopeSet::parse)
+}
+
 /// A token is bound to a key where the server asks for that and its issuer can do it.
 fn wants_dpop(challenge: Option<&AuthChallenge>, issuer: &IssuerMetadata) -> bool {
     let asks = challenge.is_some_and(|challenge| challenge.is_scheme("DPoP"));
@@ -358,6 +417,7 @@ fn copy(client: &ClientRegistration) -> ClientRegistration {
     ClientRegistration {
         id: client.id.clone(),
         secret: client.secret.as_ref().map(|secret| tsugi_auth::secret::SecretText::new(secret.expose())),
+        secret_expires: client.secret_expires,
         method: client.method,
         origin: client.origin,
         redirect: client.redirect.clone(),

@@ -20,6 +20,19 @@ pub struct OauthOptions {
     /// Scopes that are asked for in any case.
     pub scopes: Option<ScopeSet>,
     pub quirks: ProviderQuirks,
+    pub need: SignInNeed,
+    /// What a person does to sign in, as a hint in failures, such as the command that does it.
+    pub advice: Option<String>,
+}
+
+/// Whether a server is known to want a sign-in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignInNeed {
+    /// Every refusal is a matter of the sign-in.
+    Always,
+    /// Only a refusal that names the metadata of a protected resource is, until there is a sign-in. The server may want a
+    /// key instead.
+    WhenAsked,
 }
 
 /// What a provider gets wrong and the operator knows of.

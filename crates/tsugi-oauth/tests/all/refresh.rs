@@ -74,7 +74,7 @@ async fn a_refused_refresh_token_ends_the_sign_in_and_is_not_sent_again() {
     let credential = background(&world, &store);
     for _ in 0..3 {
         let refused = world.call(&credential).await.unwrap_err();
-        assert!(refused.contains("needs a sign-in"), "{refused}");
+        assert!(refused.contains("sign-in has ended"), "{refused}");
     }
     assert_eq!(credential.status().await.unwrap(), SignInStatus::NeedsSignIn);
     assert_eq!(world.issuer.count("/token"), 2, "the first sign-in and one refresh");
@@ -88,7 +88,10 @@ async fn an_issuer_in_trouble_changes_nothing() {
     let credential = background(&world, &store);
     assert_eq!(world.call(&credential).await, Ok(200), "the old token still holds");
     world.change(|plan| plan.token = Arc::new(|_| None));
+    // This process asks again a little later; another one has not asked yet.
     assert_eq!(world.call(&credential).await, Ok(200));
+    assert_eq!(world.issuer.count("/token"), 2, "the sign-in and one refresh");
+    assert_eq!(world.call(&background(&world, &store)).await, Ok(200));
     assert_eq!(world.server.requests_to("/mcp").last().unwrap().header("authorization"), Some("Bearer token-a2"));
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use tsugi_oauth::browser::SignInBrowser;
-use tsugi_oauth::credential::SignInStatus;
+use tsugi_oauth::credential::{SignInStatus, SignOutResult};
 use tsugi_oauth::loopback::{LoopbackBrowser, PageOpener};
 use tsugi_oauth::store::MemoryStore;
 use url::Url;
@@ -85,10 +85,12 @@ async fn signing_out_revokes_and_forgets() {
     assert_eq!(credential.status().await.unwrap(), SignInStatus::NeedsSignIn);
     world.call(&credential).await.unwrap();
     assert!(matches!(credential.status().await.unwrap(), SignInStatus::SignedIn { can_refresh: true, .. }));
-    assert_eq!(credential.sign_out().await, Ok(true));
-    assert_eq!(world.issuer.requests_to("/revoke")[0].form()["token"], "refresh-a1");
+    assert_eq!(credential.sign_out().await, Ok(SignOutResult::Revoked));
+    let revoked: Vec<_> = world.issuer.requests_to("/revoke").iter().map(|request| request.form()).collect();
+    let named: Vec<_> = revoked.iter().map(|form| (form["token"].as_str(), form["token_type_hint"].as_str())).collect();
+    assert_eq!(named, [("refresh-a1", "refresh_token"), ("token-a1", "access_token")]);
     assert_eq!(credential.status().await.unwrap(), SignInStatus::NeedsSignIn);
-    assert_eq!(credential.sign_out().await, Ok(false));
+    assert_eq!(credential.sign_out().await, Ok(SignOutResult::Nothing));
 }
 
 /// Keeps the page that it was to open, and pastes what it is given.

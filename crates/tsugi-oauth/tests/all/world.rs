@@ -11,7 +11,7 @@ use tsugi_auth::endpoint::PlainHttp;
 use tsugi_oauth::OauthFailure;
 use tsugi_oauth::browser::{SignInBrowser, SignInWindow};
 use tsugi_oauth::credential::OauthCredential;
-use tsugi_oauth::credential::options::{GrantChoice, OauthOptions, ProviderQuirks, SignInWay};
+use tsugi_oauth::credential::options::{GrantChoice, OauthOptions, ProviderQuirks, SignInNeed, SignInWay};
 use tsugi_oauth::discovery::DiscoveryRules;
 use tsugi_oauth::record::{CredentialKey, CredentialOwner};
 use tsugi_oauth::registration::ClientChoice;
@@ -96,11 +96,13 @@ impl SignInWorld {
             client: ClientChoice { configured: None, document: None, name: "tsugi".to_owned() },
             scopes: None,
             quirks: ProviderQuirks::default(),
+            need: SignInNeed::Always,
+            advice: None,
         }
     }
 
     pub(crate) fn credential(&self, options: OauthOptions, store: Arc<dyn CredentialStore>) -> Arc<OauthCredential> {
-        Arc::new(OauthCredential::new(options, fetch(), store))
+        OauthCredential::new(options, fetch(), store)
     }
 
     /// A credential with the usual options.

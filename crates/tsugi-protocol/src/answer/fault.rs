@@ -51,6 +51,8 @@ pub enum FaultCode {
     MaxRetriesExceeded,
     /// The caller may not do this.
     PermissionDenied,
+    /// The server wants a sign-in that is missing, has ended or is refused.
+    AuthRequired,
     /// The server changed the tool since it was pinned.
     ToolChanged,
     /// The caller made too many calls.
@@ -77,7 +79,7 @@ pub enum FaultCode {
 
 impl FaultCode {
     /// Every code, in the order of the definition.
-    pub const ALL: [FaultCode; 29] = {
+    pub const ALL: [FaultCode; 30] = {
         use FaultCode::*;
         [
             ConfigInvalid,
@@ -98,6 +100,7 @@ impl FaultCode {
             Timeout,
             MaxRetriesExceeded,
             PermissionDenied,
+            AuthRequired,
             ToolChanged,
             RateLimitExceeded,
             Overloaded,
@@ -133,6 +136,7 @@ impl FaultCode {
             Timeout => "TIMEOUT",
             MaxRetriesExceeded => "MAX_RETRIES_EXCEEDED",
             PermissionDenied => "PERMISSION_DENIED",
+            AuthRequired => "AUTH_REQUIRED",
             ToolChanged => "TOOL_CHANGED",
             RateLimitExceeded => "RATE_LIMIT_EXCEEDED",
             Overloaded => "OVERLOADED",
@@ -163,6 +167,7 @@ impl FaultCode {
             Timeout => code::own::UPSTREAM_TIMEOUT,
             InvalidResponse => code::own::UPSTREAM_PROTOCOL,
             PermissionDenied => code::own::PERMISSION_DENIED,
+            AuthRequired => code::own::AUTH_REQUIRED,
             ToolChanged => code::own::TOOL_CHANGED,
             RateLimitExceeded => code::own::RATE_LIMITED,
             Overloaded => code::own::OVERLOADED,
@@ -382,6 +387,7 @@ fn usual(code: FaultCode) -> (CallStage, Blame, bool, SentState) {
             (CallStage::Validate, Blame::Caller, false, NotSent)
         }
         PermissionDenied => (CallStage::Validate, Blame::Caller, false, NotSent),
+        AuthRequired => (CallStage::Connect, Blame::Upstream, false, NotSent),
         ToolChanged => (CallStage::Validate, Blame::Upstream, false, NotSent),
         RateLimitExceeded => (CallStage::Validate, Blame::Caller, true, NotSent),
         ServerNotRunning => (CallStage::Connect, Blame::Upstream, true, NotSent),

@@ -41,6 +41,8 @@ pub mod own {
     pub const PERMISSION_DENIED: i64 = -31008;
     /// The caller did this too often.
     pub const RATE_LIMITED: i64 = -31009;
+    /// The server wants a sign-in that is missing, has ended or is refused.
+    pub const AUTH_REQUIRED: i64 = -31010;
     /// The server changed the tool since it was pinned.
     pub const TOOL_CHANGED: i64 = -31011;
     /// The audit log cannot be written, and nothing may happen without it.

@@ -21,8 +21,40 @@ pub trait RequestCredential: Send + Sync {
         url: &'a Url,
     ) -> BoxFuture<'a, Result<CredentialHeaders, TransportError>>;
 
+    /// How the sign-in behind them stands, as far as this process knows.
+    fn standing(&self) -> CredentialStanding {
+        CredentialStanding::Unknown
+    }
+
     /// The server refused a request. An error ends it with that error instead of the server's answer.
     fn refused<'a>(&'a self, refusal: CredentialRefusal<'a>) -> BoxFuture<'a, Result<RefusalVerdict, TransportError>>;
+}
+
+/// How a sign-in stands, without anything secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CredentialStanding {
+    /// There is none, and the server did not ask for one.
+    Unknown,
+    /// The server wants one that is not there.
+    Needed,
+    SignedIn {
+        /// The end of the token, in seconds since 1970. Where it is renewed the sign-in lasts longer.
+        until: Option<u64>,
+        is_renewed: bool,
+    },
+}
+
+/// What is wrong with credentials that could not be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialDefect {
+    /// There is no sign-in.
+    Missing,
+    /// There was one, and it has ended.
+    Ended,
+    /// It lacks a scope.
+    Scope,
+    /// It cannot be made or used.
+    Refused,
 }
 
 /// The credentials of one request.

@@ -53,8 +53,14 @@ pub enum FaultReason {
     RedirectRefused,
     /// An HTTP status that is not an answer.
     HttpStatus(u16),
-    /// The server answered 401 and names the OAuth server that issues its tokens.
+    /// The server answered 401 and names the OAuth server that issues its tokens, and there is no sign-in for it.
     OauthRequired,
+    /// There was a sign-in, and it has ended: its provider takes neither token any more.
+    SignInEnded,
+    /// The sign-in lacks a scope that the server wants.
+    SignInScope,
+    /// The sign-in cannot be used or made: the server, its provider or the settings do not allow it.
+    SignInRefused,
     /// The caller's token lacks a scope that the call needs; the details name all of them.
     InsufficientScope,
     /// The server's answer is not an MCP message.
