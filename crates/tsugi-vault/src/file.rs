@@ -14,7 +14,9 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use tsugi_oauth::record::CredentialKey;
 use tsugi_oauth::store::{CredentialStore, RecordBytes, StoreLock, StoreProblem};
+use zeroize::Zeroizing;
 
+use crate::key_source::{self, VaultKeyRing, VaultKeySource};
 use crate::lock::FileLock;
 use crate::seal::{VaultKey, VaultProblem};
 
@@ -26,7 +28,7 @@ const VERSION: u32 = 1;
 #[derive(Clone)]
 pub struct FileVault {
     path: Arc<Path>,
-    key: Arc<VaultKey>,
+    keys: Arc<VaultKeySource>,
 }
 
 /// The file: sealed records by the text of their key.
@@ -37,42 +39,79 @@ struct VaultFile {
 }
 
 impl FileVault {
-    /// A vault at `path`. The folder is made with mode 0700; the file appears with the first record.
-    pub fn open(path: impl Into<PathBuf>, key: VaultKey) -> Result<Self, VaultProblem> {
+    /// A vault at `path`. Nothing is made before the first record: then its folder with mode 0700, the file, and the key
+    /// file where the key is to be in one.
+    pub fn new(path: impl Into<PathBuf>, keys: VaultKeySource) -> Self {
         let path: PathBuf = path.into();
-        if let Some(folder) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-        }
-        Ok(Self { path: path.into(), key: Arc::new(key) })
+        Self { path: path.into(), keys: Arc::new(keys) }
     }
 
-    /// Seals every record with another key. All or nothing: one record that does not open changes nothing.
-    pub fn rekey(&self, new: &VaultKey) -> Result<usize, VaultProblem> {
+    /// Whose records there are.
+    pub fn owners(&self) -> Result<Vec<CredentialKey>, VaultProblem> {
+        Ok(self.load()?.records.keys().filter_map(|text| CredentialKey::parse(text)).collect())
+    }
+
+    /// Seals every record again: with a new key where the key is in a file, else with the first of the given ones. All or
+    /// nothing: one record that does not open changes nothing. A process that is killed meanwhile leaves keys that open
+    /// every record.
+    pub fn rekey(&self) -> Result<usize, VaultProblem> {
+        self.prepare()?;
         let _lock = FileLock::wait(&self.beside("lock"))?;
+        match &*self.keys {
+            VaultKeySource::Given(ring) => self.seal_again(ring),
+            VaultKeySource::File(path) => {
+                let before = key_source::read(path)?;
+                let new = VaultKey::generate()?;
+                let both =
+                    before.map_or_else(|| new.clone(), |before| Zeroizing::new(format!("{}\n{}", *new, *before)));
+                key_source::write(path, &both)?;
+                let count = self.seal_again(&VaultKeyRing::parse(&both)?)?;
+                key_source::write(path, &new)?;
+                Ok(count)
+            }
+        }
+    }
+
+    fn seal_again(&self, ring: &VaultKeyRing) -> Result<usize, VaultProblem> {
         let mut file = self.load()?;
         for (owner, sealed) in &mut file.records {
-            let record = self.key.open(owner, &decode(sealed)?)?;
-            *sealed = STANDARD.encode(new.seal(owner, &record)?);
+            let record = ring.open(owner, &decode(sealed)?)?;
+            *sealed = STANDARD.encode(ring.seal(owner, &record)?);
         }
-        self.replace(&file)?;
+        if !file.records.is_empty() {
+            self.replace(&file)?;
+        }
         Ok(file.records.len())
+    }
+
+    /// Makes the folder.
+    fn prepare(&self) -> Result<(), VaultProblem> {
+        match self.path.parent() {
+            Some(folder) => fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed),
+            None => Ok(()),
+        }
     }
 
     fn read_record(&self, owner: &str) -> Result<Option<RecordBytes>, VaultProblem> {
         match self.load()?.records.get(owner) {
-            Some(sealed) => self.key.open(owner, &decode(sealed)?).map(Some),
+            Some(sealed) => self.keys.load()?.open(owner, &decode(sealed)?).map(Some),
             None => Ok(None),
         }
     }
 
     fn write_record(&self, owner: &str, record: Option<RecordBytes>) -> Result<(), VaultProblem> {
+        self.prepare()?;
         let _lock = FileLock::wait(&self.beside("lock"))?;
         let mut file = self.load()?;
         match record {
             Some(record) => {
-                drop(file.records.insert(owner.to_owned(), STANDARD.encode(self.key.seal(owner, &record)?)))
+                // A new key for records that another one sealed would hide that theirs is gone.
+                let keys = if file.records.is_empty() { self.keys.load_or_create() } else { self.keys.load() };
+                let sealed = STANDARD.encode(keys?.seal(owner, &record)?);
+                drop(file.records.insert(owner.to_owned(), sealed));
             }
-            None => drop(file.records.remove(owner)),
+            None if file.records.remove(owner).is_none() => return Ok(()),
+            None => {}
         }
         self.replace(&file)
     }
@@ -151,6 +190,10 @@ impl CredentialStore for FileVault {
     fn lock<'a>(&'a self, key: &'a CredentialKey) -> BoxFuture<'a, Result<Box<dyn StoreLock>, StoreProblem>> {
         let name = URL_SAFE_NO_PAD.encode(digest(&SHA256, key.to_string().as_bytes()));
         let path = self.beside(&format!("{name}.lock"));
-        blocking(move || Ok(Box::new(FileLock::wait(&path)?) as Box<dyn StoreLock>))
+        let vault = self.clone();
+        blocking(move || {
+            vault.prepare()?;
+            Ok(Box::new(FileLock::wait(&path)?) as Box<dyn StoreLock>)
+        })
     }
 }

@@ -17,6 +17,8 @@ pub struct VaultKey {
 pub enum VaultProblem {
     #[error("the vault's key is not 32 bytes in base64; make one with `head -c 32 /dev/urandom | base64`")]
     BadKey,
+    #[error("the vault's key file is gone; restore it, or remove the vault and sign in again")]
+    NoKey,
     #[error("the record does not open: the vault's key is another one, or the file was changed")]
     NotOurs,
     #[error("the vault's file is damaged; restore it, or remove it and sign in again")]

@@ -8,6 +8,7 @@ use std::path::Path;
 use tsugi_oauth::record::{CredentialKey, CredentialOwner};
 use tsugi_oauth::store::CredentialStore;
 use tsugi_vault::file::FileVault;
+use tsugi_vault::key_source::{VaultKeyRing, VaultKeySource};
 use tsugi_vault::seal::VaultKey;
 use zeroize::Zeroizing;
 
@@ -16,7 +17,7 @@ fn key(owner: &str) -> CredentialKey {
 }
 
 fn open(path: &Path, secret: &str) -> FileVault {
-    FileVault::open(path, VaultKey::parse(secret).unwrap()).unwrap()
+    FileVault::new(path, VaultKeySource::Given(VaultKeyRing::parse(secret).unwrap()))
 }
 
 async fn put(vault: &FileVault, owner: &str, text: &str) {
@@ -95,12 +96,39 @@ async fn a_new_key_opens_everything_and_the_old_one_nothing() {
     let vault = open(&path, &old);
     put(&vault, "ann", "of ann").await;
     put(&vault, "bob", "of bob").await;
-    assert_eq!(vault.rekey(&VaultKey::parse(&new).unwrap()), Ok(2));
+    let both = open(&path, &format!("{}\n{}", *new, *old));
+    assert_eq!(get(&both, "ann").await, Ok(Some("of ann".to_owned())), "the key before opens what it sealed");
+    assert_eq!(both.rekey(), Ok(2));
     assert_eq!(get(&open(&path, &new), "bob").await, Ok(Some("of bob".to_owned())));
     assert!(get(&vault, "ann").await.is_err());
     let before = std::fs::read(&path).unwrap();
-    assert!(vault.rekey(&VaultKey::parse(&old).unwrap()).is_err());
+    assert!(vault.rekey().is_err());
     assert_eq!(std::fs::read(&path).unwrap(), before, "nothing changed");
+}
+
+#[tokio::test]
+async fn a_key_file_is_made_with_the_first_record_and_replaced_under_those_who_use_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, key_path) = (folder.path().join("new/vault.json"), folder.path().join("new/vault.key"));
+    let of_file = || FileVault::new(&path, VaultKeySource::File(key_path.clone()));
+    let (vault, other) = (of_file(), of_file());
+    assert_eq!(get(&vault, "ann").await, Ok(None));
+    assert!(!folder.path().join("new").exists(), "reading makes nothing");
+    put(&vault, "ann", "of ann").await;
+    let first = std::fs::read(&key_path).unwrap();
+    assert_eq!(std::fs::metadata(&key_path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(vault.rekey(), Ok(1));
+    assert_ne!(std::fs::read(&key_path).unwrap(), first);
+    assert_eq!(get(&other, "ann").await, Ok(Some("of ann".to_owned())), "a process that runs takes the new key");
+    assert_eq!(vault.owners().unwrap(), [key("ann")]);
+    // As a process leaves it that was killed between the two writes.
+    let now = std::fs::read_to_string(&key_path).unwrap();
+    std::fs::write(&key_path, format!("{}\n{now}", *VaultKey::generate().unwrap())).unwrap();
+    assert_eq!(get(&other, "ann").await, Ok(Some("of ann".to_owned())));
+    std::fs::remove_file(&key_path).unwrap();
+    assert!(get(&other, "ann").await.unwrap_err().contains("key file is gone"));
+    assert!(other.write(&key("bob"), Some(Zeroizing::new(vec![1]))).await.is_err(), "no new key for old records");
+    assert!(!key_path.exists());
 }
 
 /// Twenty vaults with their own file handles stand for twenty processes: `flock` belongs to an open file.
