@@ -22,6 +22,7 @@ compile_error!("tsugi runs on Linux and macOS; on Windows, use WSL");
 
 mod blocking;
 mod command;
+mod detached;
 mod egress;
 mod error;
 mod inherited;
@@ -39,6 +40,7 @@ mod tree;
 mod guardian;
 
 pub use command::{EnvInheritance, JobCommand};
+pub use detached::start_detached;
 pub use egress::EgressAccess;
 pub use error::ProcessError;
 #[cfg(target_os = "linux")]

@@ -2,6 +2,7 @@
 
 mod ad_hoc;
 pub(crate) mod audit;
+pub(crate) mod credential_registry;
 pub(crate) mod gateway;
 mod interrupt;
 mod login;
@@ -10,6 +11,7 @@ mod offer;
 mod pins;
 mod select;
 mod server;
+pub(crate) mod vault_watcher;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -29,7 +31,7 @@ use crate::builtin::pm::PmBoards;
 use crate::cli::{CommandLine, GlobalFlags};
 use crate::command;
 use crate::config::document::{ConfigDocument, DocumentFormat};
-use crate::config::env::XDG_STATE_HOME;
+use crate::config::env::{Environment, XDG_STATE_HOME};
 use crate::config::layer::{self, ConfigOrigin, ConfigSelection, LaunchContext, LoadedConfig};
 use crate::config::problem::ConfigProblems;
 use crate::config::resolve;
@@ -40,10 +42,13 @@ use crate::key_file::KeyFile;
 use crate::output::CommandOutput;
 use crate::report::{self, exit::CommandExit};
 use crate::{interactive_call, terminal};
+use credential_registry::{CredentialRegistry, CredentialTerms};
 use interrupt::InterruptSignals;
+use server::ServerParts;
 
 pub(crate) use offer::{is_offered, is_shown_as, offers, own_name, shown, shown_name};
 pub(crate) use select::{named, select};
+pub(crate) use server::http_target;
 
 /// How long stopping a server that did not become ready may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -67,6 +72,8 @@ pub(crate) struct App {
     /// The pins of the configuration, once it is read; nothing for one that is not a file.
     pub(crate) pins: OnceLock<Option<Arc<PinStore>>>,
     pin_writing: PinWriting,
+    /// The sign-ins to remote servers.
+    pub(crate) credentials: Arc<CredentialRegistry>,
 }
 
 /// What a command line adds to how servers are started.
@@ -96,6 +103,7 @@ pub(crate) async fn run(cli: CommandLine) -> CommandExit {
     let is_service = cli.command.is_service();
     let pin_writing = cli.command.pin_writing();
     let (manager, boards) = (OnceLock::new(), Arc::default());
+    let credentials = Arc::new(CredentialRegistry::new(state_directory(&surroundings.environment)));
     let app = App {
         output,
         common: cli.common,
@@ -105,6 +113,7 @@ pub(crate) async fn run(cli: CommandLine) -> CommandExit {
         boards,
         pins: OnceLock::new(),
         pin_writing,
+        credentials,
     };
     let mut interrupts = match InterruptSignals::listen() {
         Ok(interrupts) => interrupts,
@@ -217,7 +226,9 @@ impl App {
         server: &ServerSettings,
     ) -> Result<ServerConfig, Fault> {
         let redact = SecretMask::new(settings.secrets.iter().map(Secret::expose).map(str::to_owned));
-        server::config(server, redact, &self.boards).map_err(|fault| fault.on_server(&server.name))
+        let parts =
+            ServerParts { boards: &self.boards, credentials: &self.credentials, terms: &CredentialTerms::of(settings) };
+        server::config(server, redact, &parts).map_err(|fault| fault.on_server(&server.name))
     }
 
     /// Where the keys of callers are kept; nowhere without a state directory.
@@ -246,12 +257,7 @@ impl App {
 
     /// Where what was found out is kept.
     pub(crate) fn state_directory(&self) -> Option<PathBuf> {
-        let environment = &self.context.environment;
-        let base = match environment.filled(XDG_STATE_HOME.name) {
-            Some(base) => PathBuf::from(base),
-            None => Path::new(environment.filled("HOME")?).join(".local/state"),
-        };
-        Some(base.join("tsugi"))
+        state_directory(&self.context.environment)
     }
 
     /// The names of `--server`. A server given by `--command` or `--url` took its name from there already.
@@ -280,6 +286,14 @@ impl App {
             () = interrupts.next() => {}
         }
     }
+}
+
+fn state_directory(environment: &Environment) -> Option<PathBuf> {
+    let base = match environment.filled(XDG_STATE_HOME.name) {
+        Some(base) => PathBuf::from(base),
+        None => Path::new(environment.filled("HOME")?).join(".local/state"),
+    };
+    Some(base.join("tsugi"))
 }
 
 /// What seals the state of calls that wait for input: the key of the configuration, or one that ends with us.

@@ -128,6 +128,12 @@ pub(crate) enum CliCommand {
     Restart(command::restart::RestartArgs),
     /// Create, list and revoke the API keys of callers
     Key(command::key::KeyArgs),
+    /// Sign in to a remote server
+    Login(command::login::LoginArgs),
+    /// Sign out of a remote server
+    Logout(command::logout::LogoutArgs),
+    /// Keep the sign-ins to remote servers safe
+    Vault(command::vault::VaultArgs),
     /// Explain why a token or key is accepted or refused
     Auth(command::auth::AuthArgs),
     /// Verify and read the audit log
@@ -197,6 +203,9 @@ impl CliCommand {
             CliCommand::Restart(args) => args.json,
             CliCommand::Key(args) => args.json,
             CliCommand::Auth(args) => args.json,
+            CliCommand::Login(args) => args.json,
+            CliCommand::Logout(args) => args.json,
+            CliCommand::Vault(args) => args.json,
             CliCommand::Audit(args) => args.json,
             CliCommand::Pm(args) => args.json,
             CliCommand::Add(args) => args.json,

@@ -15,6 +15,8 @@ pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod lock;
+pub(crate) mod login;
+pub(crate) mod logout;
 pub(crate) mod logs;
 pub(crate) mod pm;
 pub(crate) mod prompt;
@@ -29,6 +31,7 @@ pub(crate) mod status;
 pub(crate) mod stdio;
 pub(crate) mod tools;
 pub(crate) mod undo_init;
+pub(crate) mod vault;
 
 mod input;
 mod result_text;
@@ -48,6 +51,9 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Key(args) => key::run(app, &args),
         CliCommand::Audit(args) => audit::run(app, &args),
         CliCommand::Auth(args) => auth::run(app, &args).await,
+        CliCommand::Login(args) => login::run(app, &args).await,
+        CliCommand::Logout(args) => logout::run(app, &args).await,
+        CliCommand::Vault(args) => vault::run(app, &args),
         CliCommand::Tools(args) => tools::run(app, &args).await,
         CliCommand::Call(args) => call::run(app, args).await,
         CliCommand::Batch(args) => batch::run(app, &args).await,

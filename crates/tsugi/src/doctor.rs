@@ -36,6 +36,7 @@ impl ServerEvidence<'_> {
         // From the most to the least specific: what a program says of itself explains more than how it ended.
         self.spawn_cause(root)
             .or_else(|| self.stderr_cause())
+            .or_else(|| self.sign_in_cause(root))
             .or_else(|| wire_cause(fault.root_reason()?))
             .or_else(|| self.noise_cause())
             .or_else(|| self.end_cause(fault, root))
@@ -64,6 +65,18 @@ impl ServerEvidence<'_> {
             FaultReason::SandboxDenied => {
                 FailureCause::SandboxForbidsProgram { message: root.message.clone(), hint: root.hint.clone() }
             }
+            _ => return None,
+        })
+    }
+
+    /// What is wrong with the sign-in to it.
+    fn sign_in_cause(&self, root: &Fault) -> Option<FailureCause> {
+        let (server, message, hint) = (self.settings.name.clone(), root.message.clone(), root.hint.clone());
+        Some(match root.reason? {
+            FaultReason::OauthRequired => FailureCause::SignInMissing { server },
+            FaultReason::SignInEnded => FailureCause::SignInEnded { server },
+            FaultReason::SignInScope => FailureCause::SignInScope { message, hint },
+            FaultReason::SignInRefused => FailureCause::SignInRefused { message, hint },
             _ => return None,
         })
     }
@@ -131,7 +144,6 @@ fn wire_cause(reason: FaultReason) -> Option<FailureCause> {
         FaultReason::TlsUntrusted => FailureCause::TlsUntrusted,
         FaultReason::ConnectionRefused => FailureCause::Refused,
         FaultReason::HostNotFound => FailureCause::NoSuchHost,
-        FaultReason::OauthRequired => FailureCause::OauthRequired,
         FaultReason::HttpStatus(401) => FailureCause::Unauthorized,
         FaultReason::HttpStatus(403) => FailureCause::Forbidden,
         // A status from 500 on speaks of a server that has a problem, not of a wrong address.

@@ -15,6 +15,7 @@ use tsugi_protocol::mcp::{Era, ProtocolVersion};
 use tsugi_tls::upstream::{UpstreamTlsSettings, parse_server_name};
 use tsugi_transport::http::HttpTarget;
 
+use super::credential_registry::{CredentialRegistry, CredentialTerms};
 use crate::builtin;
 use crate::builtin::pm::PmBoards;
 use crate::config::secret::MaskedText;
@@ -30,8 +31,20 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long a server may take to be ready whose program may have to be downloaded first.
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
+/// What servers are made of besides their settings.
+#[derive(Clone, Copy)]
+pub(super) struct ServerParts<'a> {
+    pub(super) boards: &'a PmBoards,
+    pub(super) credentials: &'a CredentialRegistry,
+    pub(super) terms: &'a CredentialTerms,
+}
+
 /// The library's settings for a server.
-pub(super) fn config(server: &ServerSettings, redact: SecretMask, boards: &PmBoards) -> Result<ServerConfig, Fault> {
+pub(super) fn config(
+    server: &ServerSettings,
+    redact: SecretMask,
+    parts: &ServerParts<'_>,
+) -> Result<ServerConfig, Fault> {
     let grace = StopGrace { stdin: GRACE, ..StopGrace::default() };
     Ok(ServerConfig {
         timeout: Some(server.timeout),
@@ -54,7 +67,7 @@ pub(super) fn config(server: &ServerSettings, redact: SecretMask, boards: &PmBoa
         max_connections: server.max_connections,
         idle_timeout: server.idle_timeout,
         handshake_timeout: server.package_runner().filter(|_| server.offline_runner().is_none()).map(|_| DOWNLOAD),
-        ..ServerConfig::new(&server.name, target(&server.name, &server.target, boards)?)
+        ..ServerConfig::new(&server.name, target(&server.name, &server.target, parts)?)
     })
 }
 
@@ -78,11 +91,13 @@ fn version(server: &ServerSettings) -> Option<ProtocolVersion> {
     server.protocol_version.as_deref().and_then(ProtocolVersion::parse)
 }
 
-fn target(name: &str, target: &settings::ServerTarget, boards: &PmBoards) -> Result<ConnectTarget, Fault> {
+fn target(name: &str, target: &settings::ServerTarget, parts: &ServerParts<'_>) -> Result<ConnectTarget, Fault> {
     match target {
         settings::ServerTarget::Command(target) => Ok(ConnectTarget::stdio(command(target))),
-        settings::ServerTarget::Remote(remote) => self::remote(remote),
-        settings::ServerTarget::Builtin(target) => builtin::make(name, target, boards).map(ConnectTarget::InProcess),
+        settings::ServerTarget::Remote(remote) => self::remote(name, remote, parts),
+        settings::ServerTarget::Builtin(target) => {
+            builtin::make(name, target, parts.boards).map(ConnectTarget::InProcess)
+        }
     }
 }
 
@@ -103,10 +118,10 @@ fn egress(server: &ServerSettings) -> Option<EgressAccess> {
     Some(EgressAccess { server: server.name.clone(), guard, observer: None })
 }
 
-fn remote(remote: &RemoteTarget) -> Result<ConnectTarget, Fault> {
-    let target = HttpTarget { tls: tls(&remote.tls)?, ..HttpTarget::new(remote.url.clone(), headers(remote)?) };
-    let guard = remote.guard.clone().map(OutboundGuard::new);
-    let target = guard.into_iter().fold(target, HttpTarget::guarded);
+fn remote(name: &str, remote: &RemoteTarget, parts: &ServerParts<'_>) -> Result<ConnectTarget, Fault> {
+    let credential = parts.credentials.credential(name, remote, parts.terms)?;
+    let target = http_target(remote)?;
+    let target = credential.into_iter().fold(target, HttpTarget::with_credential);
     Ok(match remote.transport {
         RemoteTransport::Auto => ConnectTarget::Http(target),
         RemoteTransport::Http => ConnectTarget::StreamableHttp(target),
@@ -114,6 +129,13 @@ fn remote(remote: &RemoteTarget) -> Result<ConnectTarget, Fault> {
         RemoteTransport::Rpc => ConnectTarget::PlainRpc(target),
         RemoteTransport::Websocket => ConnectTarget::WebSocket(target),
     })
+}
+
+/// The address of a server with its headers, without credentials that change.
+pub(crate) fn http_target(remote: &RemoteTarget) -> Result<HttpTarget, Fault> {
+    let target = HttpTarget { tls: tls(&remote.tls)?, ..HttpTarget::new(remote.url.clone(), headers(remote)?) };
+    let guard = remote.guard.clone().map(OutboundGuard::new);
+    Ok(guard.into_iter().fold(target, HttpTarget::guarded))
 }
 
 fn tls(settings: &ServerTlsSettings) -> Result<UpstreamTlsSettings, Fault> {
@@ -149,11 +171,17 @@ mod tests {
     use crate::config::resolve::resolve;
     use tsugi_client::config::{BreakerPolicy, ValidatePolicy, ValidationMode};
 
+    fn made(settings: &settings::CheckedSettings) -> ServerConfig {
+        let (boards, credentials) = (PmBoards::default(), CredentialRegistry::new(None));
+        let parts = ServerParts { boards: &boards, credentials: &credentials, terms: &CredentialTerms::of(settings) };
+        config(&settings.servers[0], SecretMask::new(Vec::<String>::new()), &parts).unwrap()
+    }
+
     fn configured(fields: &str) -> ServerConfig {
         let text = format!("servers: [{{name: a, command: c, {fields}}}]");
         let document = ConfigDocument::parse("tsugi.yaml".as_ref(), text, DocumentFormat::Yaml).unwrap();
         let settings = resolve(&document, &Default::default()).unwrap().settings;
-        config(&settings.servers[0], SecretMask::new(Vec::<String>::new()), &PmBoards::default()).unwrap()
+        made(&settings)
     }
 
     #[test]
@@ -194,8 +222,7 @@ mod tests {
         let text = "servers: [{name: a, url: 'http://127.0.0.1:1/mcp', transport: rpc}]".to_owned();
         let document = ConfigDocument::parse("tsugi.yaml".as_ref(), text, DocumentFormat::Yaml).unwrap();
         let settings = resolve(&document, &Default::default()).unwrap().settings;
-        let made = config(&settings.servers[0], SecretMask::new(Vec::<String>::new()), &PmBoards::default()).unwrap();
-        assert_eq!(made.target.kind(), "rpc");
+        assert_eq!(made(&settings).target.kind(), "rpc");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::app::App;
 use crate::atomic_file;
 use crate::config::document::{ConfigDocument, DocumentFormat};
 use crate::config::edit::{self, NewServer};
+use crate::config::known_remote::KnownSignIn;
 use crate::config::layer::{self, ConfigOrigin, ConfigSelection};
 use crate::config::problem::{ConfigProblem, ConfigProblems};
 use crate::config::{file, parse, resolve, secret};
@@ -53,10 +54,20 @@ pub(crate) fn run(app: &App, args: &AddArgs) -> Result<CommandExit, CommandFailu
         return Ok(CommandExit::Success);
     }
     app.output.message(|paint| format!("{} {} to {}", paint.good("added"), server.name, path.display()));
+    if let Some(advice) = sign_in_advice(app, &server.name) {
+        app.output.message(|paint| format!("{}: {advice}", paint.hint("hint")));
+    }
     app.output.message(|paint| {
         paint.faint(format!("`tsugi doctor {0}` tries it, `tsugi tools --server {0}` lists its tools", server.name))
     });
     Ok(CommandExit::Success)
+}
+
+/// What a well-known remote server needs before it can be used; nothing where a key was given.
+fn sign_in_advice(app: &App, name: &str) -> Option<String> {
+    let url = app.common.url.as_deref().filter(|_| app.common.headers.is_empty())?.parse().ok()?;
+    let known = KnownSignIn::of(&url)?;
+    Some(format!("{}: {}", known.sentence(), known.advice(name)))
 }
 
 /// The file that holds, or the one that would be found here.

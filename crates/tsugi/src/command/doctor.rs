@@ -9,6 +9,7 @@ use tsugi_client::config::InstancePolicy;
 use tsugi_protocol::answer::Fault;
 
 use super::input::duration;
+use super::login::remote as login;
 use crate::app::{App, StartOptions, select};
 use crate::config::layer::LoadedConfig;
 use crate::config::settings::{ServerSettings, ServerTarget};
@@ -96,6 +97,9 @@ pub(crate) async fn run(app: &App, args: &DoctorArgs) -> Result<CommandExit, Com
         if let Some(cause) = &one.cause {
             one.installed = version::installed(cause, one.program.as_deref()).await;
         }
+    }
+    for one in &mut examined {
+        one.find_obstacle(app, &loaded).await;
     }
     if args.fix {
         // After the diagnosis of all, so that a fix cannot influence another server.
@@ -225,6 +229,18 @@ impl ServerDiagnosis {
     fn repair(&mut self, loaded: &LoadedConfig) {
         let cause = self.cause.as_ref();
         self.fixed = cause.and_then(|cause| fix::repair(cause, &self.name, loaded.origin.path()));
+    }
+
+    /// Whether a sign-in that is missing could be made at all: the provider may lack something, or need a quirk.
+    async fn find_obstacle(&mut self, app: &App, loaded: &LoadedConfig) {
+        let is_waiting =
+            matches!(self.cause, Some(FailureCause::SignInMissing { .. } | FailureCause::SignInEnded { .. }));
+        if is_waiting && let Some(failure) = login::obstacle(app, loaded, &self.name).await {
+            self.cause = Some(FailureCause::SignInRefused {
+                message: failure.to_string(),
+                hint: failure.hint().map(str::to_owned),
+            });
+        }
     }
 
     fn era(&self) -> Option<(String, String)> {

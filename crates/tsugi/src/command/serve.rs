@@ -33,6 +33,7 @@ use crate::app::gateway::{
     self, configured_backend::ConfiguredBackend, configured_backend::PostedServerTerms, persist::ServerPersistence,
 };
 use crate::app::oauth;
+use crate::app::vault_watcher::VaultWatcher;
 use crate::app::{App, profile_of_gateway};
 use crate::config::layer::LoadedConfig;
 use crate::config::parse;
@@ -135,6 +136,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
     // Only now: a program must not run if the address turns out to be taken.
     running.manager.let_start();
     let mut pins = PinWatcher::new(app);
+    let mut vault = VaultWatcher::new(app, &running.loaded.settings);
     let mut is_tidied = false;
     loop {
         tokio::select! {
@@ -145,6 +147,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
             change = source.next() => running.take(change),
             () = running.doorkeeper.changed() => running.replace_keys(),
             () = pins.changed() => pins.reload(&running.manager),
+            () = vault.changed() => vault.reload(&running.manager),
             () = running.certificates.changed() => running.replace_certificates(),
             Some((server, arrived)) = running.arrivals.next() => {
                 running.handle_arrival(server, arrived);
@@ -220,6 +223,7 @@ impl<'a> RunningGateway<'a> {
             terms: terms.clone(),
             boards: app.boards.clone(),
             keeper: keeper.clone(),
+            credentials: app.credentials.clone(),
         };
         let handle = Gateway::serve(config, Arc::new(offered)).await.map_err(start_failure)?;
         let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::input::duration;
+use super::login::lasting;
 use crate::app::App;
 use crate::failure::CommandFailure;
 use crate::gateway_client::{GatewayClient, GatewayFlags};
@@ -171,6 +172,7 @@ fn table(answer: &Value) -> TextTable {
         "running",
         "waiting",
         "restarts",
+        "sign-in",
     ]);
     for server in answer["servers"].as_array().into_iter().flatten() {
         table.row([
@@ -184,6 +186,7 @@ fn table(answer: &Value) -> TextTable {
             cell_text(&server["inFlight"]),
             cell_text(&server["waiting"]),
             cell_text(&server["restarts"]),
+            sign_in(&server["signIn"]),
         ]);
     }
     table
@@ -195,7 +198,20 @@ fn state_of(server: &Value) -> String {
     match (state.as_str(), &server["stopped"]) {
         // The gateway reports both as disconnected.
         ("disconnected", Value::Bool(true)) => "stopped".to_owned(),
+        ("needs-sign-in", _) => "needs sign-in".to_owned(),
         _ => state,
+    }
+}
+
+/// How the sign-in stands; empty for a server that never asked for one.
+fn sign_in(standing: &Value) -> String {
+    match standing["state"].as_str() {
+        Some("signed-in") => {
+            let lasts = lasting(standing["until"].as_u64(), standing["renewed"] == Value::Bool(true));
+            format!("signed in, {lasts}")
+        }
+        Some(_) => "needed".to_owned(),
+        None => String::new(),
     }
 }
 

@@ -13,6 +13,7 @@ use tsugi_process::StopGrace;
 use super::serve::plan::GatewayPlan;
 use super::serve::signals::{ServiceSignals, SignalAction};
 use crate::app::audit::GatewayAudit;
+use crate::app::vault_watcher::VaultWatcher;
 use crate::app::{App, gateway, profile_of_gateway};
 use crate::config::layer::LoadedConfig;
 use crate::failure::CommandFailure;
@@ -58,6 +59,7 @@ pub(crate) async fn run(app: &App, _: &StdioArgs) -> Result<CommandExit, Command
     let talk = face::stdio::run_until(answer, limits, input, output, stopped.map(|_| ()), grace);
     let ended = tokio::select! {
         ended = talk => ended.map(|()| CommandExit::Success),
+        never = VaultWatcher::new(app, &loaded.settings).follow(manager) => match never {},
         () = until_second_signal(&mut signals, stop) => Ok(CommandExit::Interrupted),
     };
     manager.stop().await;

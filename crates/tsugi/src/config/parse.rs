@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use tsugi_audit::writer::{FailurePolicy, SyncMode};
+use tsugi_auth::jose::algorithm::SigningAlgorithm;
 use tsugi_client::config::{
     AutoSwitch, EraChoice, InstancePolicy, LintMode, PinMode, RestartPolicy, StartPolicy, ValidationMode,
 };
@@ -20,7 +21,10 @@ use tsugi_schema::tool_name::ToolNaming;
 use url::Url;
 
 use super::key::nearest;
-use super::settings::{ArgumentMode, AuditSinkType, BuiltinServer, CertificatePart, ClientAuthWord, RemoteTransport};
+use super::settings::{
+    ArgumentMode, AuditSinkType, BuiltinServer, CertificatePart, ClientAuthWord, ProviderQuirk, RemoteTransport,
+    UpstreamAuthMode,
+};
 
 /// What a value should have been.
 #[derive(Debug, PartialEq, Eq)]
@@ -350,6 +354,22 @@ pub(crate) trait ConfigKeyword: Copy + 'static {
     const NAMES: &'static [&'static str];
 }
 
+/// A scope of OAuth.
+pub(crate) fn scope(text: &str) -> ParseResult<String> {
+    match tsugi_auth::scope::is_scope(text) {
+        true => Ok(text.to_owned()),
+        false => expected("a scope: printable ASCII without spaces and quotes"),
+    }
+}
+
+/// An algorithm that signs.
+pub(crate) fn signing_algorithm(text: &str) -> ParseResult<SigningAlgorithm> {
+    match SigningAlgorithm::parse(text) {
+        Some(algorithm) => Ok(algorithm),
+        None => expected("RS256, PS256, ES256, ES384 or EdDSA"),
+    }
+}
+
 /// How soon lines of the audit log reach the disk.
 pub(crate) fn audit_sync(text: &str) -> ParseResult<SyncMode> {
     if text == "always" {
@@ -395,6 +415,9 @@ macro_rules! words {
 }
 
 words! {
+    UpstreamAuthMode: "oauth" => Oauth, "clientCredentials" => ClientCredentials, "workload" => Workload,
+        "enterprise" => Enterprise, "header" => Header;
+    ProviderQuirk: "assumePkce" => AssumePkce, "noResource" => NoResource;
     RestartPolicy: "on-failure" => OnFailure, "never" => Never;
     StartPolicy: "eager" => Eager, "lazy" => Lazy;
     ToolListing: "all" => All, "search" => Search, "auto" => Auto;

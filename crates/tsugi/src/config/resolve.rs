@@ -2,6 +2,7 @@
 
 pub(super) mod audit;
 mod certificates;
+mod credentials;
 pub(super) mod gateway;
 pub(super) mod oauth;
 pub(super) mod options;
@@ -113,7 +114,8 @@ fn read_root(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> CheckedSetti
     let audit = audit::read(reader, section.get(&root::AUDIT));
     let servers = section.get(&root::SERVERS).map(|node| read_servers(reader, node, &options)).unwrap_or_default();
     let outbound = reader.outbound.clone();
-    CheckedSettings { servers, options, gateway, audit, outbound, secrets: Vec::new() }
+    let vault = credentials::read_vault(reader, section.get(&root::VAULT));
+    CheckedSettings { servers, options, gateway, audit, outbound, vault, secrets: Vec::new() }
 }
 
 /// Says what to do with a file of another program.

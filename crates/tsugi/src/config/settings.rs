@@ -5,6 +5,7 @@
 
 mod audit_log;
 mod certificates;
+mod credentials;
 mod downstream;
 mod login;
 mod network;
@@ -31,6 +32,11 @@ pub(crate) use audit_log::{ArgumentMode, AuditSettings, AuditSinkSettings, Audit
 pub(in crate::config) use audit_log::{audit, audit_sink};
 pub(crate) use certificates::CallerCertificateSettings;
 pub(in crate::config) use certificates::caller_certificate;
+pub(crate) use credentials::{
+    ProviderQuirk, UpstreamAuthMode, UpstreamAuthSettings, UpstreamClientSettings, UpstreamProviderSettings,
+    VaultSettings,
+};
+pub(in crate::config) use credentials::{upstream_auth, upstream_client, upstream_provider, vault};
 pub(crate) use downstream::{AdminSettings, GatewaySettings, LimitSettings};
 pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, previous_key};
 pub(crate) use login::SignInSettings;
@@ -57,6 +63,9 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &root::TABLE,
     &server::TABLE,
     &server_tls::TABLE,
+    &upstream_auth::TABLE,
+    &upstream_client::TABLE,
+    &upstream_provider::TABLE,
     &tool::TABLE,
     &retry::TABLE,
     &cache::TABLE,
@@ -87,6 +96,7 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &audit::TABLE,
     &audit_sink::TABLE,
     &outbound::TABLE,
+    &vault::TABLE,
 ];
 
 /// A whole configuration.
@@ -99,6 +109,8 @@ pub(crate) struct CheckedSettings {
     /// Absent when there is no audit log.
     pub(crate) audit: Option<AuditSettings>,
     pub(crate) outbound: OutboundRules,
+    #[serde(skip_serializing_if = "VaultSettings::is_default")]
+    pub(crate) vault: VaultSettings,
     /// Every secret value that the configuration holds, to be masked in whatever is shown.
     #[serde(skip)]
     pub(crate) secrets: Vec<Secret>,
@@ -142,6 +154,9 @@ pub(crate) struct RemoteTarget {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) guard: Option<OutboundRules>,
     pub(crate) tls: ServerTlsSettings,
+    /// How tsugi signs in; absent where nothing is written about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth: Option<UpstreamAuthSettings>,
 }
 
 /// A server that is part of tsugi.

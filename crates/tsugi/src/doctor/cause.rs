@@ -74,7 +74,23 @@ pub(crate) enum FailureCause {
     TlsUntrusted,
     TlsExpired,
     Unauthorized,
-    OauthRequired,
+    /// It wants a sign-in that was not made.
+    SignInMissing {
+        server: String,
+    },
+    /// The sign-in has ended, or its provider refuses it.
+    SignInEnded {
+        server: String,
+    },
+    SignInScope {
+        message: String,
+        hint: Option<String>,
+    },
+    /// No sign-in can be made or used, as things are.
+    SignInRefused {
+        message: String,
+        hint: Option<String>,
+    },
     Forbidden,
     NotMcp {
         what: String,
@@ -121,7 +137,10 @@ impl FailureCause {
             FailureCause::TlsUntrusted => "tls-untrusted",
             FailureCause::TlsExpired => "tls-expired",
             FailureCause::Unauthorized => "unauthorized",
-            FailureCause::OauthRequired => "oauth-required",
+            FailureCause::SignInMissing { .. } => "oauth-required",
+            FailureCause::SignInEnded { .. } => "sign-in-ended",
+            FailureCause::SignInScope { .. } => "sign-in-scope",
+            FailureCause::SignInRefused { .. } => "sign-in-refused",
             FailureCause::Forbidden => "forbidden",
             FailureCause::NotMcp { .. } => "not-mcp",
             FailureCause::Hangs { .. } => "hangs",
@@ -182,7 +201,12 @@ impl FailureCause {
             }
             FailureCause::TlsExpired => "its certificate has expired or is not valid yet".to_owned(),
             FailureCause::Unauthorized => "it requires credentials, or rejects those it was sent (401)".to_owned(),
-            FailureCause::OauthRequired => "it requires an OAuth sign-in (401)".to_owned(),
+            FailureCause::SignInMissing { .. } => "it requires a sign-in, and there is none".to_owned(),
+            FailureCause::SignInEnded { .. } => {
+                "its sign-in has ended: the provider takes neither token any more".to_owned()
+            }
+            FailureCause::SignInScope { message, .. } => message.clone(),
+            FailureCause::SignInRefused { message, .. } => format!("no sign-in is possible: {message}"),
             FailureCause::Forbidden => "it rejects these credentials (403)".to_owned(),
             FailureCause::NotMcp { what } => format!("something answers at its address, but not with MCP ({what})"),
             FailureCause::Hangs { .. } => "it runs, but does not answer the handshake".to_owned(),
@@ -233,8 +257,9 @@ impl FailureCause {
             FailureCause::TlsName => "use the host name of the certificate in `url`, not an address or an alias".to_owned(),
             FailureCause::TlsUntrusted => "add its authority to the system's certificates, or name it in SSL_CERT_FILE".to_owned(),
             FailureCause::TlsExpired => "renew the certificate, and check the clock of this machine".to_owned(),
-            FailureCause::Unauthorized => "give a key: `headers: {Authorization: \"Bearer ${TOKEN}\"}` in its entry; an old one may have expired".to_owned(),
-            FailureCause::OauthRequired => "tsugi cannot sign in with OAuth yet; if the server also issues tokens by hand, give one as `headers: {Authorization: \"Bearer ${TOKEN}\"}`".to_owned(),
+            FailureCause::Unauthorized => "give a key: `headers: {Authorization: \"Bearer ${TOKEN}\"}` in its entry; an old one may have expired; `tsugi login NAME` if it takes a sign-in".to_owned(),
+            FailureCause::SignInMissing { server } | FailureCause::SignInEnded { server } => format!("tsugi login {server}"),
+            FailureCause::SignInScope { hint, .. } | FailureCause::SignInRefused { hint, .. } => hint.clone().unwrap_or_else(|| "ask the owner of the server which sign-in it takes; a key goes into `headers` of its entry".to_owned()),
             FailureCause::Forbidden => "ask its owner for access, or use another key".to_owned(),
             FailureCause::NotMcp { .. } => "check the path in `url`: most servers answer at /mcp or /sse".to_owned(),
             // The first start of a package can take minutes.

@@ -116,7 +116,6 @@ fn reasons_of_the_wire_have_their_causes() {
     for (reason, word) in [
         (FaultReason::ConnectionRefused, Some("port-refused")),
         (FaultReason::HttpStatus(401), Some("unauthorized")),
-        (FaultReason::OauthRequired, Some("oauth-required")),
         (FaultReason::HttpStatus(404), Some("not-mcp")),
         (FaultReason::NotMcp, Some("not-mcp")),
         (FaultReason::HttpStatus(503), None),

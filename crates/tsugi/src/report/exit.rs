@@ -99,9 +99,8 @@ impl CommandExit {
             }
             ServerNotRunning | ServerCrashed | ConnectionFailed | ConnectionLost => CommandExit::Unreachable,
             Timeout => CommandExit::Timeout,
-            PermissionDenied | ToolChanged | RateLimitExceeded | Overloaded | Draining | AuditUnavailable => {
-                CommandExit::Refused
-            }
+            PermissionDenied | AuthRequired | ToolChanged | RateLimitExceeded | Overloaded | Draining
+            | AuditUnavailable => CommandExit::Refused,
             InputRequired => CommandExit::InputRequired,
             Cancelled => CommandExit::Interrupted,
             // The last try says why, the retries only how often.

@@ -17,6 +17,7 @@ mod outbound;
 mod parameters;
 mod pm;
 mod reload;
+mod remote_sign_in;
 mod rest;
 mod seeds;
 mod serve;

@@ -21,7 +21,9 @@ use tsugi_pins::PinStore;
 use tsugi_process::SecretMask;
 use tsugi_protocol::answer::{Caller, Fault, FaultCode, FaultReason};
 
+use crate::app::credential_registry::{CredentialRegistry, CredentialTerms};
 use crate::app::gateway::persist::{self, ServerPersistence};
+use crate::app::server::ServerParts;
 use crate::app::{gateway, server};
 use crate::builtin::pm::PmBoards;
 use crate::config::document::{ConfigDocument, DocumentFormat};
@@ -41,6 +43,7 @@ pub(crate) struct ConfiguredBackend {
     pub(crate) terms: Arc<RwLock<PostedServerTerms>>,
     pub(crate) boards: Arc<PmBoards>,
     pub(crate) keeper: Arc<ServerPersistence>,
+    pub(crate) credentials: Arc<CredentialRegistry>,
 }
 
 /// What holds for servers that are posted; a reload changes it.
@@ -48,6 +51,7 @@ pub(crate) struct PostedServerTerms {
     pub(crate) admin: AdminSettings,
     pub(crate) options: OptionSettings,
     pub(crate) outbound: OutboundRules,
+    pub(crate) sign_in: CredentialTerms,
 }
 
 impl PostedServerTerms {
@@ -57,6 +61,7 @@ impl PostedServerTerms {
             admin: settings.gateway.admin_api,
             options: settings.options.clone(),
             outbound: settings.outbound.clone(),
+            sign_in: CredentialTerms::of(settings),
         }
     }
 }
@@ -197,7 +202,9 @@ impl ConfiguredBackend {
         // The secrets of the configuration were collected when it was read. A posted server brings its own.
         let secrets = secrets(settings);
         let redact = SecretMask::new(secrets.iter().map(|secret| secret.expose().to_owned()));
-        let config = gateway::lasting(server::config(settings, redact, &self.boards)?, settings);
+        let terms = self.terms.read().sign_in.clone();
+        let parts = ServerParts { boards: &self.boards, credentials: &self.credentials, terms: &terms };
+        let config = gateway::lasting(server::config(settings, redact, &parts)?, settings);
         let shape = gateway::shape(settings).map_err(|error| {
             Fault::new(FaultCode::InvalidParams, error.to_string()).with_hint("mend `allow` or `deny`")
         })?;

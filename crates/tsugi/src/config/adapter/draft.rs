@@ -4,6 +4,7 @@ use super::ImportedFile;
 use super::translate::{literal, variable_name};
 use super::tsugi_entry::is_ours;
 use crate::config::document::{ConfigNode, NodeEntry, NodeValue};
+use crate::config::known_remote::KnownSignIn;
 use crate::config::parse::tidy_name;
 use crate::config::secret::{self, Secret};
 
@@ -186,10 +187,11 @@ impl ServerDraft {
 
     /// Why only the program may be able to connect: a remote server for which the file has no key is often one that the
     /// program has signed in to. No connection is made to find out, since a configuration is read without the network.
-    pub(super) fn sign_in(&self) -> Option<&'static str> {
+    pub(super) fn sign_in(&self, name: &str) -> Option<String> {
         let Some(DraftField::Text(url)) = self.get("url") else { return None };
         // An address that was hidden as a whole holds its own key.
-        let host = url::Url::parse(url).ok()?.host_str()?.trim_matches(['[', ']']).to_ascii_lowercase();
+        let url = url::Url::parse(url).ok()?;
+        let host = url.host_str()?.trim_matches(['[', ']']).to_ascii_lowercase();
         let is_local = host == "localhost"
             || host.ends_with(".localhost")
             || host.ends_with(".local")
@@ -204,9 +206,15 @@ impl ServerDraft {
             Some(DraftField::Map(pairs)) => pairs.iter().any(|(name, _)| secret::is_secret_name(name)),
             _ => false,
         };
-        let why = "it has no key here and was not tried: it may be open to everyone, or need a sign-in in the browser \
-                   (OAuth); `tsugi servers --url` with its address shows which";
-        (!is_local && !has_key).then_some(why)
+        let why = || match KnownSignIn::of(&url) {
+            Some(known) => format!("{}: {}", known.sentence(), known.advice(name)),
+            None => {
+                "it has no key here and was not tried: it may be open to everyone, or need a sign-in in the browser \
+                     (OAuth); `tsugi servers --url` with its address shows which"
+                    .to_owned()
+            }
+        };
+        (!is_local && !has_key).then(why)
     }
 
     pub(super) fn transport(&mut self, node: &ConfigNode) {

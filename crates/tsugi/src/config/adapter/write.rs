@@ -290,9 +290,9 @@ fn judged(
             DraftVerdict::Unusable(why) => (commented(&text, &why), TakeOver::LeftOut(why)),
         };
     }
-    let why = match (verdict, draft.sign_in()) {
+    let why = match (verdict, draft.sign_in(&draft.name)) {
         (DraftVerdict::Unusable(why), _) => why,
-        (DraftVerdict::Usable, Some(why)) => why.to_owned(),
+        (DraftVerdict::Usable, Some(why)) => why,
         (DraftVerdict::Usable, None) => return (text, TakeOver::Taken),
     };
     let off = format!("{text}{}    disabled: true\n", comment(&why, "    # switched off: "));

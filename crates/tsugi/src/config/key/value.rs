@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use tsugi_audit::writer::SyncMode;
+use tsugi_auth::jose::algorithm::SigningAlgorithm;
 use tsugi_client::config::InstancePolicy;
 use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_process::{MemorySize, NetworkAccess, SandboxPolicy};
@@ -12,7 +13,7 @@ use url::Url;
 
 use super::shape::SchemaShape;
 use crate::config::parse::{self, ConfigKeyword, ParseResult, expected};
-use crate::config::settings::{CertificatePart, RemoteTransport};
+use crate::config::settings::{CertificatePart, ProviderQuirk, RemoteTransport};
 
 /// A type of values.
 pub(crate) struct ValueType<T> {
@@ -56,6 +57,10 @@ pub(crate) const MEMORY_SIZE: ValueType<MemorySize> = plain(SchemaShape::Size, p
 /// Items of `outbound.allow` and of `sandbox.net.allow`, as they were written.
 pub(crate) const OUTBOUND_ENTRIES: ValueType<String> = plain(SchemaShape::TextList, parse::outbound_entry);
 pub(crate) const EGRESS_ENTRIES: ValueType<String> = plain(SchemaShape::TextList, parse::egress_entry);
+pub(crate) const PROVIDER_QUIRKS: ValueType<ProviderQuirk> = plain(SchemaShape::TextList, parse::keyword);
+pub(crate) const SCOPE_NAMES: ValueType<String> = plain(SchemaShape::TextList, parse::scope);
+pub(crate) const SIGNING_ALGORITHM: ValueType<SigningAlgorithm> =
+    plain(SchemaShape::Words(&["RS256", "PS256", "ES256", "ES384", "EdDSA"]), parse::signing_algorithm);
 pub(crate) const PROXY_URL: ValueType<Url> = plain(SchemaShape::Url, parse::proxy_url);
 /// A word, or a map that is read by hand.
 pub(crate) const NETWORK_WORD: ValueType<NetworkAccess> =

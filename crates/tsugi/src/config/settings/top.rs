@@ -27,6 +27,8 @@ settings! {
         AUDIT = key("audit") shape(Table("audit"));
         /// Which addresses may be reached that did not come from this file.
         OUTBOUND = key("outbound") shape(Table("outbound"));
+        /// Where sign-ins to remote servers are kept, sealed.
+        VAULT = key("vault") shape(Table("vault"));
         /// A file of `NAME=value` lines whose variables `${…}` may use; variables of the process win.
         ENV_FILE = key("envFile") shape(Path);
         /// Ignored; editors use it.

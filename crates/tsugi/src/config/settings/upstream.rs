@@ -49,6 +49,8 @@ settings! {
         TRANSPORT: RemoteTransport = key("transport" | "type") value(TRANSPORT_WORD) default("auto");
         /// How connections to `url` are secured. Default: the authorities of the system.
         TLS = key("tls") shape(Table("servers[].tls"));
+        /// How tsugi signs in to `url`. Without it a sign-in by `tsugi login` is used where there is one.
+        AUTH = key("auth") shape(Table("servers[].auth"));
         /// A server that is part of tsugi.
         BUILTIN: BuiltinServer = key("builtin") value(keyword());
         /// What the program may reach.

@@ -52,7 +52,7 @@ fn say_missing(reader: &mut SettingsReader<'_>, node: &ConfigNode, entry: Option
 }
 
 fn builtin(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<BuiltinTarget> {
-    let others: [&'static SettingKey; 7] = [
+    let others: [&'static SettingKey; 8] = [
         &server::ENV,
         &server::ENV_FILE,
         &server::CWD,
@@ -60,6 +60,7 @@ fn builtin(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Op
         &server::SANDBOX,
         &server::TRANSPORT,
         &server::TLS,
+        &server::AUTH,
     ];
     without_effect(reader, section, "builtin", &others);
     let args = command::args(reader, section);

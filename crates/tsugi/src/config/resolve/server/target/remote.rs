@@ -3,12 +3,14 @@
 use url::Url;
 
 use super::{SettingsReader, SettingsSection, without_effect};
-use crate::config::document::ConfigNode;
+use crate::config::document::{ConfigNode, NodeEntry};
 use crate::config::key::SettingKey;
-use crate::config::resolve::EntryTrust;
 use crate::config::resolve::tls::read_server_tls;
+use crate::config::resolve::{EntryTrust, credentials};
 use crate::config::secret::{self, MASK, MaskedText, Secret};
-use crate::config::settings::{RemoteTarget, RemoteTransport, ServerTlsSettings, server};
+use crate::config::settings::{
+    RemoteTarget, RemoteTransport, ServerTlsSettings, UpstreamAuthMode, UpstreamAuthSettings, server,
+};
 
 /// Reads the address and what belongs to it.
 pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_>) -> Option<RemoteTarget> {
@@ -31,7 +33,28 @@ pub(super) fn read(reader: &mut SettingsReader<'_>, section: &SettingsSection<'_
     let shown = showable(reader, &text, &url);
     let guard = is_guarded.then(|| reader.outbound.clone());
     let tls = tls(reader, section, &url);
-    Some(RemoteTarget { shown, url, headers, transport, guard, tls })
+    let auth = auth(reader, section, transport);
+    Some(RemoteTarget { shown, url, headers, transport, guard, tls, auth })
+}
+
+/// How tsugi signs in. MCP defines OAuth for its HTTP wires alone.
+fn auth(
+    reader: &mut SettingsReader<'_>,
+    section: &SettingsSection<'_>,
+    transport: RemoteTransport,
+) -> Option<UpstreamAuthSettings> {
+    let node = section.get(&server::AUTH)?;
+    let settings = credentials::read(reader, node)?;
+    let is_header = settings.mode == UpstreamAuthMode::Header;
+    if transport == RemoteTransport::Websocket && !is_header {
+        reader.problem(node, "a WebSocket has no sign-in: give a key in `headers`");
+    }
+    let names_header = |entry: &NodeEntry| entry.key.eq_ignore_ascii_case("authorization");
+    let headers = section.get(&server::HEADERS).and_then(ConfigNode::entries).unwrap_or_default();
+    if !is_header && headers.iter().any(names_header) {
+        reader.problem(node, "`auth` and the header `Authorization` exclude each other; one of them must go");
+    }
+    Some(settings)
 }
 
 /// How the connection is secured. An address without TLS cannot have any of it: that would be a false sense of safety.
