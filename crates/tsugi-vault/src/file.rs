@@ -52,8 +52,8 @@ impl FileVault {
     }
 
     /// Seals every record again: with a new key where the key is in a file, else with the first of the given ones. All or
-    /// nothing: one record that does not open changes nothing. A process that is killed meanwhile leaves keys that open
-    /// every record.
+    /// nothing: one record that does not open changes nothing. A process that is killed at any point leaves keys that
+    /// open every record.
     pub fn rekey(&self) -> Result<usize, VaultProblem> {
         self.prepare()?;
         let _lock = FileLock::wait(&self.beside("lock"))?;

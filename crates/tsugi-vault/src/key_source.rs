@@ -15,7 +15,7 @@ const MAX_FILE: u64 = 4096;
 /// The keys of a vault: the first seals, all of them open.
 pub struct VaultKeyRing {
     seals: VaultKey,
-    /// Keys from before, until everything is sealed anew.
+    /// Keys from before, until everything is sealed again.
     before: Vec<VaultKey>,
 }
 

@@ -4,8 +4,8 @@
 //! [`document`] is what the user wrote, with its places, [`env`] replaces `${…}`, [`key`] lists every key
 //! with its default and meaning, [`parse`] reads single values, [`resolve`] checks it all and makes
 //! [`settings`] of it, or a list of [`problem`]s. [`secret`] keeps what must not be printed. [`watch`]
-//! notices changes, [`known_remote`] knows well-known servers by their addresses, [`adapter`] turns other programs' files into ours,
-//! and [`edit`] changes a file of ours as a careful person would.
+//! notices changes, [`known_remote`] knows well-known servers by their addresses, [`adapter`] turns other programs'
+//! files into ours, and [`edit`] changes a file of ours as a careful person would.
 
 pub(crate) mod adapter;
 pub(crate) mod document;

@@ -208,7 +208,8 @@ fn forged_answers_sign_no_one_in() {
 
 #[test]
 fn an_address_of_a_provider_is_one_argument_or_is_refused() {
-    let attacks: [(fn(&mut Value), bool); 4] = [
+    type MetadataAttack = (fn(&mut Value), bool);
+    let attacks: [MetadataAttack; 4] = [
         (|document| document["authorization_endpoint"] = json!("javascript:alert(1)"), false),
         (|document| document["authorization_endpoint"] = json!("--version"), false),
         (|document| document["authorization_endpoint"] = json!("file:///etc/passwd"), false),

@@ -37,7 +37,9 @@ impl LoginTarget {
     /// The server of this name or address. An address need not be configured.
     pub(crate) fn find(app: &App, loaded: &LoadedConfig, word: &str) -> Result<Self, CommandFailure> {
         if !word.contains("://") {
-            return Self::of(named(loaded, word)?);
+            // One that is switched off until someone signs in is a server, too.
+            let known = loaded.settings.servers.iter().find(|server| server.name == word);
+            return Self::of(known.map_or_else(|| named(loaded, word), Ok)?);
         }
         match Self::configured(loaded, word) {
             Some(target) => Ok(target),
