@@ -51,6 +51,12 @@ pub enum MetadataProblem {
     WrongKind(&'static str),
     #[error("`{0}` is not an https address")]
     UnsafeAddress(&'static str),
+    #[error("the issuer has no authorization endpoint")]
+    NoAuthorizationEndpoint,
+    #[error("the issuer does not say that it supports PKCE with S256")]
+    NoPkce,
+    #[error("the authorization endpoint already has the parameter `{0}`")]
+    EndpointParameter(&'static str),
 }
 
 /// The addresses where an issuer's metadata may be, in the order in which MCP wants them tried. `None` when the issuer is

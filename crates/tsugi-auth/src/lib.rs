@@ -10,6 +10,8 @@
 //! Every refusal is a variant of [`token::TokenRefusal`]; the text is for people only. A person signs in by [`login`].
 
 pub mod challenge;
+pub mod client_auth;
+pub mod code_flow;
 pub mod endpoint;
 pub mod id_token;
 pub mod introspection;

@@ -6,10 +6,10 @@
 //!    transaction and comes from *this* provider, before anything is sent anywhere.
 //! 4. [`token_exchange`] turns the code into an ID token, which [`crate::id_token`] checks.
 //!
+//! The grant itself is [`crate::code_flow`], which our client to other servers uses as well.
 //! Every way in which this can end is a variant of [`LoginRefusal`].
 
 mod refusal;
-mod response;
 mod return_place;
 pub mod token_exchange;
 
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 pub use refusal::{LoginProblem, LoginRefusal};
-pub use response::AuthorizationResponse;
 pub use return_place::ReturnPlace;
 
-use crate::issuer_metadata::IssuerMetadata;
+use crate::code_flow::{AuthorizationResponse, CodeAnswer, CodeExpectation, CodeRequest, PkceEvidence};
+use crate::issuer_metadata::{IssuerMetadata, MetadataProblem};
 use crate::pkce::PkceVerifier;
 use crate::secret::SecretText;
 
@@ -88,25 +88,28 @@ impl LoginTransaction {
 
     /// Where the browser goes to sign in (OpenID Connect Core §3.1.2.1).
     pub fn authorization_address(&self, metadata: &IssuerMetadata, client: &LoginClient) -> Result<Url, LoginRefusal> {
-        let mut address = metadata.authorization.clone().ok_or(LoginRefusal::NoEndpoint("authorization_endpoint"))?;
-        address
-            .query_pairs_mut()
-            .append_pair("response_type", "code")
-            .append_pair("client_id", &client.id)
-            .append_pair("redirect_uri", &client.redirect)
-            .append_pair("scope", &client.scopes.join(" "))
-            .append_pair("state", &self.state)
-            .append_pair("nonce", &self.nonce)
-            .append_pair("code_challenge", &self.verifier.challenge())
-            .append_pair("code_challenge_method", "S256");
-        Ok(address)
+        let request = CodeRequest {
+            client_id: &client.id,
+            redirect: &client.redirect,
+            scope: &client.scopes.join(" "),
+            state: &self.state,
+            verifier: &self.verifier,
+            extra: &[("nonce", &self.nonce)],
+            // Entra and Cognito support it and do not say so. A provider that does not know it ignores it.
+            pkce: PkceEvidence::Assumed,
+        };
+        request.address(metadata).map_err(|problem| match problem {
+            MetadataProblem::NoAuthorizationEndpoint => LoginRefusal::NoEndpoint("authorization_endpoint"),
+            MetadataProblem::NoPkce => LoginRefusal::NoPkce,
+            MetadataProblem::EndpointParameter(name) => LoginRefusal::EndpointParameter(name),
+            _ => LoginRefusal::Unreachable,
+        })
     }
 
     /// Refuses a response that does not answer this transaction. Asked before the provider's metadata is needed.
     pub fn expect_answer(&self, response: &AuthorizationResponse, now: u64) -> Result<(), LoginRefusal> {
-        if response.state.as_deref() != Some(self.state.as_str()) {
-            return Err(LoginRefusal::OtherState);
-        }
+        let expectation = CodeExpectation { state: &self.state, issuer: "", announces_issuer: false };
+        expectation.expect_state(response)?;
         match now < self.expires {
             true => Ok(()),
             false => Err(LoginRefusal::Expired),
@@ -121,23 +124,16 @@ impl LoginTransaction {
         now: u64,
     ) -> Result<&'a str, LoginRefusal> {
         self.expect_answer(response, now)?;
-        // RFC 9207 §2.4, before the error and the code are looked at: both may be another provider's. Compared byte for
-        // byte, and required from a provider that says it sends it.
-        match &response.issuer {
-            Some(issuer) if *issuer != metadata.issuer => return Err(LoginRefusal::OtherIssuer),
-            None if metadata.features.authorization_response_iss_parameter_supported => {
-                return Err(LoginRefusal::NoIssuer);
-            }
-            _ => {}
+        let expectation = CodeExpectation {
+            state: &self.state,
+            issuer: &metadata.issuer,
+            announces_issuer: metadata.features.authorization_response_iss_parameter_supported,
+        };
+        match expectation.accept(response)? {
+            CodeAnswer::Code(code) => Ok(code),
+            CodeAnswer::Refused("access_denied") => Err(LoginRefusal::Denied),
+            CodeAnswer::Refused(_) => Err(LoginRefusal::ProviderError),
         }
-        if let Some(error) = &response.error {
-            // The description is not kept: it is text of another party, and nothing is decided by it.
-            return Err(match error.as_str() {
-                "access_denied" => LoginRefusal::Denied,
-                _ => LoginRefusal::ProviderError,
-            });
-        }
-        response.code.as_deref().ok_or(LoginRefusal::NoCode)
     }
 }
 

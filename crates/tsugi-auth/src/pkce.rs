@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
 
 /// The secret of one authorization request. It has no `Debug`: until the code is redeemed it is worth as much as the code.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,12 @@ impl PkceVerifier {
     /// The secret itself, for the token request.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+impl Drop for PkceVerifier {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 

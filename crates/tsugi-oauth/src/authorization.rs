@@ -1,14 +1,16 @@
-//! The authorization code grant: the address that a person visits, and the check of what comes back.
+//! The authorization code grant at the issuer of a server: the address that a person visits, and the check of what
+//! comes back.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::digest::{SHA256, digest};
-use tsugi_auth::issuer_metadata::IssuerMetadata;
+use tsugi_auth::code_flow::{
+    AuthorizationResponse, CodeAnswer, CodeExpectation, CodeRequest, PkceEvidence, ResponseDefect,
+};
+use tsugi_auth::issuer_metadata::{IssuerMetadata, MetadataProblem};
+use tsugi_auth::pkce::PkceVerifier;
 use tsugi_auth::scope::ScopeSet;
 use tsugi_auth::secret::SecretText;
 use url::Url;
 
-use crate::failure::{OauthFailure, ResponseDefect};
+use crate::failure::OauthFailure;
 use crate::token_endpoint::TokenErrorCode;
 
 /// What a request asks for.
@@ -28,7 +30,7 @@ pub struct AuthorizationRequest {
     /// What the person visits.
     pub url: Url,
     state: String,
-    verifier: SecretText,
+    verifier: PkceVerifier,
     redirect: String,
     /// The issuer that was found, before anything of the response was read.
     issuer: String,
@@ -38,97 +40,55 @@ pub struct AuthorizationRequest {
 /// A code that may be exchanged, with the proof that we asked for it.
 pub struct AuthorizationCode {
     pub code: SecretText,
-    pub verifier: SecretText,
+    pub verifier: PkceVerifier,
     pub redirect: String,
 }
 
 impl AuthorizationRequest {
     pub fn new(issuer: &IssuerMetadata, terms: &AuthorizationTerms<'_>) -> Result<Self, OauthFailure> {
-        let methods = &issuer.features.code_challenge_methods_supported;
-        let says_so = methods.iter().any(|method| method == "S256");
-        let is_vouched_for = terms.assume_pkce && methods.is_empty();
-        // MCP: a client must refuse to proceed where the issuer does not say that it supports PKCE.
-        if !says_so && !is_vouched_for {
-            return Err(OauthFailure::NoPkce);
-        }
-        let endpoint = issuer.authorization.as_ref().ok_or(OauthFailure::NoEndpoint("authorization"))?;
-        let (state, verifier) = (crate::random_text()?, crate::random_text()?);
-        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
-        let scope = terms.scope.to_string();
-        let mut parameters = vec![
-            ("response_type", "code"),
-            ("client_id", terms.client_id),
-            ("redirect_uri", terms.redirect),
-            ("code_challenge", &challenge),
-            ("code_challenge_method", "S256"),
-            ("state", &state),
-        ];
-        parameters.extend(terms.resource.map(|resource| ("resource", resource)));
-        if !terms.scope.is_empty() {
-            parameters.push(("scope", &scope));
-        }
-        let url = with_parameters(endpoint, &parameters)?;
+        let (state, verifier) = (crate::random_text()?, PkceVerifier::new(crate::random_bytes()?));
+        let resource = terms.resource.map(|resource| ("resource", resource));
+        let request = CodeRequest {
+            client_id: terms.client_id,
+            redirect: terms.redirect,
+            scope: &terms.scope.to_string(),
+            state: &state,
+            verifier: &verifier,
+            extra: resource.as_slice(),
+            pkce: if terms.assume_pkce { PkceEvidence::Assumed } else { PkceEvidence::Announced },
+        };
+        let url = request.address(issuer).map_err(|problem| match problem {
+            MetadataProblem::NoAuthorizationEndpoint => OauthFailure::NoEndpoint("authorization"),
+            MetadataProblem::NoPkce => OauthFailure::NoPkce,
+            MetadataProblem::EndpointParameter(name) => OauthFailure::EndpointParameter(name),
+            problem => OauthFailure::Issuer(problem),
+        })?;
         Ok(Self {
             url,
             state,
-            verifier: SecretText::new(verifier),
+            verifier,
             redirect: terms.redirect.to_owned(),
             issuer: issuer.issuer.clone(),
             announces_issuer: issuer.features.authorization_response_iss_parameter_supported,
         })
     }
 
-    /// Checks the address that the provider redirected to. Until `state` and `iss` are right nothing in it counts, not
-    /// even its error.
+    /// Checks the address that the provider redirected to.
     pub fn accept(self, redirected: &str) -> Result<AuthorizationCode, OauthFailure> {
         let forged = OauthFailure::ForgedResponse;
-        let response = Url::parse(redirected).map_err(|_| forged(ResponseDefect::OtherAddress))?;
-        let parameters = ResponseParameters::of(&response).map_err(forged)?;
-        if !is_same_address(&response, &self.redirect) {
+        let address = Url::parse(redirected).map_err(|_| forged(ResponseDefect::OtherAddress))?;
+        let response = AuthorizationResponse::parse(address.query().unwrap_or_default()).map_err(forged)?;
+        if !is_same_address(&address, &self.redirect) {
             return Err(forged(ResponseDefect::OtherAddress));
         }
-        if parameters.state.as_deref() != Some(self.state.as_str()) {
-            return Err(forged(ResponseDefect::State));
-        }
-        match parameters.issuer.as_deref() {
-            // RFC 9207 §2.4 with the plain comparison of RFC 3986 §6.2.1: nothing is normalized.
-            Some(issuer) if issuer != self.issuer => return Err(forged(ResponseDefect::IssuerDiffers)),
-            None if self.announces_issuer => return Err(forged(ResponseDefect::IssuerMissing)),
-            _ => {}
-        }
-        if let Some(error) = parameters.error {
-            return Err(OauthFailure::SignInRefused(TokenErrorCode::parse(&error)));
-        }
-        let code = parameters.code.filter(|code| !code.is_empty()).ok_or(forged(ResponseDefect::NoCode))?;
-        Ok(AuthorizationCode { code: SecretText::new(code), verifier: self.verifier, redirect: self.redirect })
-    }
-}
-
-/// The parameters of a response that decide something, each at most once.
-#[derive(Default)]
-struct ResponseParameters {
-    code: Option<String>,
-    state: Option<String>,
-    issuer: Option<String>,
-    error: Option<String>,
-}
-
-impl ResponseParameters {
-    fn of(response: &Url) -> Result<Self, ResponseDefect> {
-        let mut found = Self::default();
-        for (name, value) in response.query_pairs() {
-            let slot = match name.as_ref() {
-                "code" => &mut found.code,
-                "state" => &mut found.state,
-                "iss" => &mut found.issuer,
-                "error" => &mut found.error,
-                _ => continue,
-            };
-            if slot.replace(value.into_owned()).is_some() {
-                return Err(ResponseDefect::DuplicateParameter);
+        let expectation =
+            CodeExpectation { state: &self.state, issuer: &self.issuer, announces_issuer: self.announces_issuer };
+        match expectation.accept(&response).map_err(forged)? {
+            CodeAnswer::Refused(error) => Err(OauthFailure::SignInRefused(TokenErrorCode::parse(error))),
+            CodeAnswer::Code(code) => {
+                Ok(AuthorizationCode { code: SecretText::new(code), verifier: self.verifier, redirect: self.redirect })
             }
         }
-        Ok(found)
     }
 }
 
@@ -139,19 +99,6 @@ fn is_same_address(response: &Url, redirect: &str) -> bool {
         url
     };
     Url::parse(redirect).is_ok_and(|redirect| without_query(redirect) == without_query(response.clone()))
-}
-
-/// The endpoint with our parameters behind its own. With one of ours in it already, it would be open which of the two
-/// counts.
-fn with_parameters(endpoint: &Url, parameters: &[(&'static str, &str)]) -> Result<Url, OauthFailure> {
-    let mut url = endpoint.clone();
-    for (name, _) in parameters {
-        if endpoint.query_pairs().any(|(known, _)| known == *name) {
-            return Err(OauthFailure::EndpointParameter(name));
-        }
-    }
-    url.query_pairs_mut().extend_pairs(parameters);
-    Ok(url)
 }
 
 #[cfg(test)]

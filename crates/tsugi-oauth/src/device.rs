@@ -10,7 +10,7 @@ use tsugi_transport::guarded_fetch::GuardedFetch;
 use url::Url;
 use zeroize::Zeroizing;
 
-use crate::client_auth::ClientProof;
+use crate::client_auth::{self, ClientProof};
 use crate::failure::OauthFailure;
 use crate::token_endpoint::{EndpointAnswer, post};
 
@@ -59,7 +59,7 @@ pub async fn request_code(
         form.push(("scope", Zeroizing::new(scope.to_string())));
     }
     form.extend(resource.map(|resource| ("resource", Zeroizing::new(resource.to_owned()))));
-    let headers = client.apply(&mut form, crate::now())?;
+    let headers = client_auth::apply(client, &mut form)?;
     // The identifier is required here even where a header proves it.
     if !form.iter().any(|(name, _)| *name == "client_id") {
         form.push(("client_id", Zeroizing::new(client.client_id.to_owned())));

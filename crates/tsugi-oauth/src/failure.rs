@@ -1,5 +1,6 @@
 //! Why there is no token, as types: what failed, and what to do about it.
 
+use tsugi_auth::code_flow::ResponseDefect;
 use tsugi_auth::issuer_metadata::MetadataProblem;
 use tsugi_auth::resource_metadata::ResourceProblem;
 use tsugi_auth::scope::ScopeSet;
@@ -67,23 +68,6 @@ pub enum OauthFailure {
     Store(String),
     #[error("the system has no random numbers")]
     NoRandom,
-}
-
-/// What is wrong with an authorization response. Its own words are not shown: they may come from an attacker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ResponseDefect {
-    #[error("it came to another address")]
-    OtherAddress,
-    #[error("a parameter occurs twice")]
-    DuplicateParameter,
-    #[error("`state` is missing or of another sign-in")]
-    State,
-    #[error("`iss` is missing though it was announced")]
-    IssuerMissing,
-    #[error("`iss` is another issuer")]
-    IssuerDiffers,
-    #[error("it has neither a code nor an error")]
-    NoCode,
 }
 
 impl OauthFailure {

@@ -1,5 +1,6 @@
 //! The forms of the grants: what each sends to the token endpoint.
 
+use tsugi_auth::code_flow::code_form;
 use tsugi_auth::scope::ScopeSet;
 use tsugi_auth::secret::SecretText;
 use zeroize::Zeroizing;
@@ -46,11 +47,7 @@ fn secret(text: &SecretText) -> Zeroizing<String> {
 }
 
 pub fn authorization_code(code: &AuthorizationCode, resource: Option<&str>) -> SecretForm {
-    let mut form = form("authorization_code", GrantTerms { resource, scope: None });
-    form.push(("code", secret(&code.code)));
-    form.push(("redirect_uri", Zeroizing::new(code.redirect.clone())));
-    form.push(("code_verifier", secret(&code.verifier)));
-    form
+    code_form(code.code.expose(), &code.redirect, &code.verifier, resource)
 }
 
 /// Without a scope the refreshed token has that of the first one (RFC 6749 §6).

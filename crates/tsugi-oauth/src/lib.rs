@@ -37,9 +37,13 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 /// 32 random bytes as text that may stand in a URL.
 fn random_text() -> Result<String, OauthFailure> {
+    random_bytes().map(|bytes| URL_SAFE_NO_PAD.encode(bytes))
+}
+
+fn random_bytes() -> Result<[u8; 32], OauthFailure> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| OauthFailure::NoRandom)?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
+    Ok(bytes)
 }
 
 /// Milliseconds since 1970.

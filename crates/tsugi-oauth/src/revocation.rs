@@ -4,7 +4,7 @@ use tsugi_auth::secret::SecretText;
 use tsugi_transport::guarded_fetch::{FetchLimits, GuardedFetch};
 use zeroize::Zeroizing;
 
-use crate::client_auth::{ClientKey, ClientProof, SecretForm};
+use crate::client_auth::{self, ClientKey, ClientProof, SecretForm};
 use crate::record::CredentialRecord;
 
 /// Revokes the tokens of a record at its own issuer. `false` when the issuer offers no revocation or did not confirm it.
@@ -37,7 +37,7 @@ async fn revoke_one(
         key,
         issuer: &record.issuer,
     };
-    let Ok(headers) = client.apply(&mut form, crate::now()) else { return false };
+    let Ok(headers) = client_auth::apply(&client, &mut form) else { return false };
     let pairs: Vec<(&str, &str)> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
     match fetch.post_form(endpoint, &pairs, headers, FetchLimits::TOKEN).await {
         Ok(answer) => answer.status.is_success(),

@@ -10,7 +10,7 @@ use tsugi_transport::guarded_fetch::{FetchLimits, FetchedJson, GuardedFetch};
 use url::Url;
 use zeroize::Zeroizing;
 
-use crate::client_auth::{ClientProof, SecretForm};
+use crate::client_auth::{self, ClientProof, SecretForm};
 use crate::dpop::{DpopKey, NONCE_HEADER, PROOF_HEADER};
 use crate::failure::OauthFailure;
 use crate::record::{TokenKind, TokenSet};
@@ -157,7 +157,7 @@ impl TokenRequest<'_> {
 
     async fn exchange(mut self, fetch: &GuardedFetch) -> Result<TokenAnswer, OauthFailure> {
         let url = Url::parse(self.endpoint).map_err(|_| OauthFailure::NoEndpoint("token"))?;
-        let headers = self.client.apply(&mut self.form, crate::now())?;
+        let headers = client_auth::apply(&self.client, &mut self.form)?;
         let mut nonce: Option<String> = None;
         loop {
             let mut headers = headers.clone();

@@ -36,6 +36,8 @@ pub enum SignerProblem {
     NoRandom,
     #[error("the key could not sign")]
     NotSigned,
+    #[error("the client has neither the secret nor the key that its method needs")]
+    NoKey,
 }
 
 impl JwsSigner {

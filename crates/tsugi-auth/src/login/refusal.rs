@@ -1,5 +1,6 @@
 //! Why a sign-in ended without a session: one variant per rule, and what the person is shown of it.
 
+use crate::code_flow::ResponseDefect;
 use crate::token::TokenRefusal;
 
 /// The first rule that a sign-in broke.
@@ -31,6 +32,10 @@ pub enum LoginRefusal {
     NoCode,
     #[error("the metadata of the provider has no `{0}`")]
     NoEndpoint(&'static str),
+    #[error("the provider says which kinds of PKCE it supports, and S256 is not among them")]
+    NoPkce,
+    #[error("the authorization endpoint already has the parameter `{0}`")]
+    EndpointParameter(&'static str),
     #[error("the provider could not be reached, or its answer could not be used")]
     Unreachable,
     #[error("the token endpoint did not accept the code")]
@@ -76,7 +81,7 @@ impl LoginRefusal {
             Self::Denied => "denied",
             Self::ProviderError => "error",
             Self::NoCode => "code",
-            Self::NoEndpoint(_) => "metadata",
+            Self::NoEndpoint(_) | Self::NoPkce | Self::EndpointParameter(_) => "metadata",
             Self::Unreachable => "unreachable",
             Self::CodeRefused => "exchange",
             Self::NoIdToken => "id_token",
@@ -93,6 +98,19 @@ impl LoginRefusal {
             Self::Denied => LoginProblem::Denied,
             Self::NoRole => LoginProblem::NoRole,
             _ => LoginProblem::Provider,
+        }
+    }
+}
+
+impl From<ResponseDefect> for LoginRefusal {
+    fn from(defect: ResponseDefect) -> Self {
+        match defect {
+            ResponseDefect::OtherAddress => Self::OtherProvider,
+            ResponseDefect::DuplicateParameter => Self::RepeatedParameter,
+            ResponseDefect::State => Self::OtherState,
+            ResponseDefect::IssuerMissing => Self::NoIssuer,
+            ResponseDefect::IssuerDiffers => Self::OtherIssuer,
+            ResponseDefect::NoCode => Self::NoCode,
         }
     }
 }

@@ -2,15 +2,14 @@
 //! client would accept.
 
 use serde_json::{Value, json};
+use tsugi_auth::code_flow::AuthorizationResponse;
 use tsugi_auth::endpoint::PlainHttp;
 use tsugi_auth::id_token::{IdTokenRules, UnverifiedIdToken};
 use tsugi_auth::issuer_metadata::IssuerMetadata;
 use tsugi_auth::jose::algorithm::SigningAlgorithm;
 use tsugi_auth::jose::key_set::KeySet;
 use tsugi_auth::login::token_exchange::{TokenExchange, error_name, read_answer};
-use tsugi_auth::login::{
-    AuthorizationResponse, LoginClient, LoginRefusal, LoginTransaction, ReturnPlace, logout_address,
-};
+use tsugi_auth::login::{LoginClient, LoginRefusal, LoginTransaction, ReturnPlace, logout_address};
 use tsugi_auth::secret::SecretText;
 use tsugi_auth::token::{TokenRefusal, TokenRules};
 use tsugi_testkit::token_forge::{ForgeKey, key_set};
@@ -51,18 +50,24 @@ fn the_request_has_a_state_a_nonce_and_a_challenge_and_no_verifier() {
         "response_type",
         "client_id",
         "redirect_uri",
-        "scope",
-        "state",
-        "nonce",
         "code_challenge",
         "code_challenge_method",
+        "state",
+        "nonce",
+        "scope",
     ];
     assert_eq!(names, expected);
-    let values: std::collections::HashSet<&String> = asked[4..7].iter().map(|(_, value)| value).collect();
+    let values: std::collections::HashSet<&String> = [3, 5, 6].map(|at| &asked[at].1).into_iter().collect();
     assert!(values.len() == 3 && values.iter().all(|value| value.len() == 43), "{values:?}");
     let without = metadata(json!({"authorization_endpoint": null}));
     let refused = transaction().authorization_address(&without, &client(None)).err();
     assert_eq!(refused, Some(LoginRefusal::NoEndpoint("authorization_endpoint")));
+    // An endpoint that brings a parameter of ours would leave it open which of the two counts.
+    let rigged = metadata(json!({"authorization_endpoint": "https://login.example/authorize?nonce=known"}));
+    let refused = transaction().authorization_address(&rigged, &client(None)).err();
+    assert_eq!(refused, Some(LoginRefusal::EndpointParameter("nonce")));
+    let plain = metadata(json!({"code_challenge_methods_supported": ["plain"]}));
+    assert_eq!(transaction().authorization_address(&plain, &client(None)).err(), Some(LoginRefusal::NoPkce));
 }
 
 #[test]
@@ -88,6 +93,7 @@ fn only_an_answer_to_this_transaction_from_this_issuer_gives_a_code() {
         (format!("{named}&error=access_denied"), NOW, LoginRefusal::Denied),
         (format!("{named}&error=server_error"), NOW, LoginRefusal::ProviderError),
         (named.replace("code=c&", ""), NOW, LoginRefusal::NoCode),
+        (named.replace("code=c&", "code=&"), NOW, LoginRefusal::NoCode),
     ] {
         assert_eq!(redeem(&query, &promising, now), Err(refusal), "{query}");
     }
@@ -108,7 +114,7 @@ fn only_an_answer_to_this_transaction_from_this_issuer_gives_a_code() {
 fn the_client_authenticates_as_the_provider_wants() {
     let exchange = |secret, changes| {
         let request = TokenExchange::new(&transaction(), "c", &metadata(changes), &client(secret)).unwrap();
-        let form: Vec<String> = request.form.iter().map(|(name, value)| format!("{name}={}", value.expose())).collect();
+        let form: Vec<String> = request.form.iter().map(|(name, value)| format!("{name}={}", value.as_str())).collect();
         (form, request.authorization.map(|value| value.expose().to_owned()))
     };
     let verifier = "code_verifier=AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM";

@@ -105,7 +105,7 @@ impl TestProvider {
 
     /// The token endpoint: every code once, with the verifier, redirect and client that it was issued for.
     fn token(&self, request: &TokenExchange) -> (u16, Value) {
-        let form: HashMap<&str, &str> = request.form.iter().map(|(name, value)| (*name, value.expose())).collect();
+        let form: HashMap<&str, &str> = request.form.iter().map(|(name, value)| (*name, value.as_str())).collect();
         self.exchanged.lock().push(form["code"].to_owned());
         let refused = (400, json!({"error": "invalid_grant"}));
         let basic = BASE64_STANDARD.encode(format!("{CLIENT}:a%3Asecret%2Fof+the+client"));
@@ -180,7 +180,7 @@ impl DocumentFetch for EvilProvider {
 
 impl TokenEndpoint for EvilProvider {
     fn exchange<'a>(&'a self, request: &'a TokenExchange) -> BoxFuture<'a, Result<FetchedDocument, DocumentFailure>> {
-        let code = request.form.iter().find(|(name, _)| *name == "code").unwrap().1.expose().to_owned();
+        let code = request.form.iter().find(|(name, _)| *name == "code").unwrap().1.to_string();
         self.codes.lock().push(code);
         std::future::ready(Ok(FetchedDocument { status: 400, body: "{}".into(), max_age: None })).boxed()
     }

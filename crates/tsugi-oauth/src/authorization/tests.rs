@@ -1,12 +1,13 @@
 //! Attacks on the authorization response, each beside the response that is accepted.
 
 use serde_json::{Value, json};
+use tsugi_auth::code_flow::ResponseDefect;
 use tsugi_auth::endpoint::PlainHttp;
 use tsugi_auth::issuer_metadata::IssuerMetadata;
 use tsugi_auth::scope::ScopeSet;
 
 use super::{AuthorizationRequest, AuthorizationTerms};
-use crate::failure::{OauthFailure, ResponseDefect};
+use crate::failure::OauthFailure;
 use crate::token_endpoint::TokenErrorCode;
 
 const ISSUER: &str = "https://login.example";

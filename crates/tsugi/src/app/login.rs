@@ -61,7 +61,7 @@ struct CodeRedeemer(GuardedFetch);
 impl TokenEndpoint for CodeRedeemer {
     fn exchange<'a>(&'a self, request: &'a TokenExchange) -> BoxFuture<'a, Result<FetchedDocument, DocumentFailure>> {
         async move {
-            let form: Vec<(&str, &str)> = request.form.iter().map(|(name, value)| (*name, value.expose())).collect();
+            let form: Vec<(&str, &str)> = request.form.iter().map(|(name, value)| (*name, value.as_str())).collect();
             let mut headers = HeaderMap::new();
             if let Some(authorization) = &request.authorization {
                 let mut value = HeaderValue::try_from(authorization.expose()).map_err(|_| unusable_secret())?;

@@ -12,13 +12,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
+use tsugi_auth::code_flow::AuthorizationResponse;
 use tsugi_auth::id_token::{IdTokenRules, UnverifiedIdToken};
 use tsugi_auth::issuer_metadata::IssuerMetadata;
 use tsugi_auth::key_cache::KeyDecision;
 use tsugi_auth::login::token_exchange::{TokenExchange, error_name, read_answer};
-use tsugi_auth::login::{
-    AuthorizationResponse, LOGIN_SECONDS, LoginClient, LoginRefusal, LoginTransaction, ReturnPlace, logout_address,
-};
+use tsugi_auth::login::{LOGIN_SECONDS, LoginClient, LoginRefusal, LoginTransaction, ReturnPlace, logout_address};
 use tsugi_auth::token::{TokenClaims, TokenRefusal};
 
 use super::document_fetch::{DocumentFailure, FetchedDocument};
