@@ -14,7 +14,7 @@ use tsugi_protocol::mcp::cache_hints::CacheHints;
 use tsugi_protocol::mcp::prompt::PromptDescription;
 use tsugi_protocol::mcp::resource::ResourceDescription;
 use tsugi_protocol::mcp::tool::ToolDescription;
-use tsugi_protocol::mcp::{Era, Method, ServerIdentity};
+use tsugi_protocol::mcp::{Era, Method, ServerIdentity, extension};
 use tsugi_schema::header_param::HeaderParams;
 
 pub(crate) use fetch::{ListSelection, ListWire, fetch};
@@ -84,6 +84,11 @@ impl Catalog {
             templates: CatalogList::default(),
             prompts: CatalogList::default(),
         }
+    }
+
+    /// Whether the server may answer calls with tasks.
+    pub fn has_tasks(&self) -> bool {
+        self.identity.version.era() == Era::Modern && self.identity.capabilities.has_extension(extension::TASKS)
     }
 
     /// The tool with this name.

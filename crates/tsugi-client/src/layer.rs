@@ -12,6 +12,7 @@ pub(crate) mod debug;
 pub(crate) mod limit;
 pub(crate) mod pin;
 pub(crate) mod retry;
+pub(crate) mod task_wait;
 pub(crate) mod trace;
 pub(crate) mod validate;
 

@@ -34,3 +34,8 @@ pub fn resource(uri: &str) -> Fault {
     let details = RawJson::from(serde_json::json!({"uri": uri}));
     Fault::new(FaultCode::ResourceNotFound, format!("there is no resource at {uri:?}")).with_details(details)
 }
+
+/// The caller has no task of this name: there is none, or it is another caller's.
+pub fn task() -> Fault {
+    Fault::new(FaultCode::TaskNotFound, "there is no such task")
+}

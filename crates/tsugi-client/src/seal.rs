@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tsugi_protocol::answer::identity::{ClientId, TenantName};
 use tsugi_protocol::answer::{Call, CallOwner};
@@ -24,9 +25,9 @@ impl std::fmt::Debug for StateSealer {
     }
 }
 
-/// The plain text of a sealed state.
+/// Whose it is.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
-struct SealedEnvelope {
+struct EnvelopeOwner {
     /// The caller's identity, as text.
     c: String,
     /// The OAuth client that brought the call.
@@ -35,6 +36,13 @@ struct SealedEnvelope {
     /// The caller's tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     t: Option<String>,
+}
+
+/// The plain text of a sealed state.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+struct SealedEnvelope {
+    #[serde(flatten)]
+    owner: EnvelopeOwner,
     /// The server.
     s: String,
     /// Method and parameters, as a digest.
@@ -45,7 +53,15 @@ struct SealedEnvelope {
     v: SealedState,
 }
 
-impl SealedEnvelope {
+impl EnvelopeOwner {
+    fn new(owner: &CallOwner) -> Self {
+        Self {
+            c: owner.identity.to_string(),
+            a: owner.client.as_ref().map(|client| client.as_str().to_owned()),
+            t: owner.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()),
+        }
+    }
+
     fn is_of(&self, owner: &CallOwner) -> bool {
         // Different identities have different texts.
         self.c == owner.identity.to_string()
@@ -62,7 +78,40 @@ pub(crate) enum SealedState {
     State(String),
     /// The number of a parked call.
     Parked(u64),
+    /// A task that we wait for.
+    Task(WaitedTask),
 }
+
+/// How far the wait for a task has come.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub(crate) struct WaitedTask {
+    /// The server's own name for the task.
+    pub(crate) id: String,
+    /// The keys of the questions that were answered. Each is asked once.
+    pub(crate) answered: Vec<String>,
+}
+
+/// A task of a server, and the tool that it came from.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct TaskTicket {
+    pub server: String,
+    pub tool: String,
+    /// The server's own name for the task.
+    pub id: String,
+}
+
+/// The plain text of a sealed task.
+#[derive(Debug, Serialize, Deserialize)]
+struct TaskEnvelope {
+    #[serde(flatten)]
+    owner: EnvelopeOwner,
+    #[serde(flatten)]
+    ticket: TaskTicket,
+}
+
+/// Distinguishes sealed tasks from sealed states: neither opens as the other.
+const TASK_PURPOSE: &[u8] = b"task";
+const STATE_PURPOSE: &[u8] = b"";
 
 /// Why a state is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -98,22 +147,35 @@ impl StateSealer {
     }
 
     fn seal_until(&self, server: &str, call: &Call, held: SealedState, expiry: u64) -> String {
-        let owner = call.caller.owner();
         let sealed = SealedEnvelope {
-            c: owner.identity.to_string(),
-            a: owner.client.as_ref().map(|client| client.as_str().to_owned()),
-            t: owner.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()),
+            owner: EnvelopeOwner::new(call.caller.owner()),
             s: server.to_owned(),
             d: digest_of(call),
             e: expiry,
             v: held,
         };
-        let mut bytes = serde_json::to_vec(&sealed).expect("a sealed state is always JSON");
+        self.encrypt(&sealed, STATE_PURPOSE)
+    }
+
+    /// Names a task so that only its owner can ask about it. The name does not expire: how long a task is kept is for
+    /// its server to say.
+    pub fn seal_task(&self, owner: &CallOwner, ticket: TaskTicket) -> String {
+        self.encrypt(&TaskEnvelope { owner: EnvelopeOwner::new(owner), ticket }, TASK_PURPOSE)
+    }
+
+    /// The task that this owner names; `None` for another owner's, one of another process, and any other text.
+    pub fn open_task(&self, owner: &CallOwner, name: &str) -> Option<TaskTicket> {
+        let sealed: TaskEnvelope = self.decrypt(name, TASK_PURPOSE)?;
+        sealed.owner.is_of(owner).then_some(sealed.ticket)
+    }
+
+    fn encrypt(&self, sealed: &impl Serialize, purpose: &[u8]) -> String {
+        let mut bytes = serde_json::to_vec(sealed).expect("a sealed state is always JSON");
         // A random nonce: replicas share the key, so a counter would repeat.
         let mut nonce = [0; NONCE_LEN];
         self.random.fill(&mut nonce).expect("the system gives random bytes");
         self.key
-            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut bytes)
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(purpose), &mut bytes)
             .expect("sealing a small buffer does not fail");
         // The nonce need not be secret, and opening needs it.
         let mut whole = nonce.to_vec();
@@ -127,9 +189,9 @@ impl StateSealer {
     }
 
     fn open_at(&self, server: &str, call: &Call, state: &str, now: u64) -> Result<SealedState, SealRejection> {
-        let sealed = self.decrypt(state).ok_or(SealRejection::Forged)?;
+        let sealed: SealedEnvelope = self.decrypt(state, STATE_PURPOSE).ok_or(SealRejection::Forged)?;
         // Checked before the expiry, so that another caller learns nothing about it.
-        if !sealed.is_of(call.caller.owner()) {
+        if !sealed.owner.is_of(call.caller.owner()) {
             return Err(SealRejection::OtherCaller);
         }
         if sealed.s != server || sealed.d != digest_of(call) {
@@ -141,7 +203,7 @@ impl StateSealer {
         Ok(sealed.v)
     }
 
-    fn decrypt(&self, state: &str) -> Option<SealedEnvelope> {
+    fn decrypt<T: DeserializeOwned>(&self, state: &str, purpose: &[u8]) -> Option<T> {
         let mut whole = URL_SAFE_NO_PAD.decode(state).ok()?;
         if whole.len() < NONCE_LEN {
             return None;
@@ -149,7 +211,7 @@ impl StateSealer {
         let mut sealed = whole.split_off(NONCE_LEN);
         // The tag is checked before anything inside is read.
         let nonce = Nonce::try_assume_unique_for_key(&whole).ok()?;
-        let opened = self.key.open_in_place(nonce, Aad::empty(), &mut sealed).ok()?;
+        let opened = self.key.open_in_place(nonce, Aad::from(purpose), &mut sealed).ok()?;
         serde_json::from_slice(opened).ok()
     }
 }
@@ -228,6 +290,22 @@ mod tests {
                 let expected = if one == other { Ok(SealedState::Parked(7)) } else { Err(SealRejection::OtherCaller) };
                 assert_eq!(opened, expected, "{one:?} {other:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_task_is_opened_by_its_owner_alone_and_is_not_a_state() {
+        let sealer = StateSealer::random();
+        let ticket = TaskTicket { server: "s".into(), tool: "t".into(), id: "786512e2".into() };
+        let (ann, bob) = (Caller::of_key("ann"), Caller::of_key("bob"));
+        let name = sealer.seal_task(ann.owner(), ticket.clone());
+        assert_eq!(sealer.open_task(ann.owner(), &name), Some(ticket));
+        assert_eq!(sealer.open_task(bob.owner(), &name), None);
+        assert_eq!(StateSealer::random().open_task(ann.owner(), &name), None);
+        assert_eq!(sealer.open("s", &call("{}"), &name), Err(SealRejection::Forged));
+        let state = sealer.seal("s", &call("{}"), SealedState::State("x".into()), HOUR);
+        for other in [&state, "", "786512e2", &name[1..]] {
+            assert_eq!(sealer.open_task(ann.owner(), other), None, "{other}");
         }
     }
 

@@ -16,6 +16,7 @@ use crate::layer::debug::DebugLayer;
 use crate::layer::limit::{ConcurrencyGate, LimitLayer};
 use crate::layer::pin::{PinGate, PinLayer};
 use crate::layer::retry::RetryLayer;
+use crate::layer::task_wait::TaskWaitLayer;
 use crate::layer::trace::TraceLayer;
 use crate::layer::validate::{ListSource, ValidateLayer};
 use crate::layer::{Boxed, TypedAnswer};
@@ -48,7 +49,7 @@ impl LayerState {
 }
 
 /// Puts the layers around `server`, outermost first: *trace* → *deadline* → *can execute* → *pin* → *cache* →
-/// *validate* → *breaker* → *retry* → *limit* → server. A layer that is off is not there at all, or costs one look.
+/// *validate* → *task wait* → *breaker* → *retry* → *limit* → server. A layer that is off is not there at all, or costs one look.
 ///
 /// The program's own checks come first, and the cache before everything that costs something. A refused call is not
 /// counted against the server. Every try takes a new place in the queue, and the deadline is for all tries together.
@@ -84,6 +85,8 @@ pub(crate) fn build(
             }
         }
     };
+    // Inside *validate*, which is about final results, and outside the tries: every look at a task is a call of its own.
+    stack = Arc::new(TaskWaitLayer::new(stack, name.clone(), parts.tools.clone(), options));
     if is_checking(config) {
         stack = Arc::new(ValidateLayer::new(stack, name.clone(), parts.tools.clone(), list.clone()));
     }

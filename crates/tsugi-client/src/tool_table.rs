@@ -31,6 +31,8 @@ pub(crate) struct ToolTable {
     policy: ValidatePolicy,
     known: ArcSwap<foldhash::HashMap<String, Arc<KnownTool>>>,
     is_listed: AtomicBool,
+    /// Whether the server may answer calls with tasks.
+    has_tasks: AtomicBool,
 }
 
 impl ToolTable {
@@ -42,6 +44,7 @@ impl ToolTable {
             policy: config.validate,
             known: ArcSwap::default(),
             is_listed: AtomicBool::new(false),
+            has_tasks: AtomicBool::new(false),
         }
     }
 
@@ -56,8 +59,14 @@ impl ToolTable {
         let left_out = catalog.tools.left_out.iter().map(|tool| (tool.name.clone(), Arc::new(self.left_out(tool))));
         // The last entry of a name wins, so a tool that is offered hides an omitted one.
         self.known.store(Arc::new(left_out.chain(catalog.tools.items.iter().map(know)).collect()));
+        self.has_tasks.store(catalog.has_tasks(), Ordering::Relaxed);
         // After the tools: a call that sees the flag sees them too.
         self.is_listed.store(true, Ordering::Release);
+    }
+
+    /// Whether the server may answer calls with tasks.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.has_tasks.load(Ordering::Relaxed)
     }
 
     /// Whether this call has to wait for the server's list: its arguments must be checked, and no list has come yet.

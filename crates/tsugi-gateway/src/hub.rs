@@ -1,12 +1,13 @@
 //! Where faces meet servers: one set of names over all of them, and each call forwarded to the one it concerns.
 //!
 //! `snapshot` makes one `HubSnapshot` out of every server's catalog, with the lists serialized. `access` decides what a
-//! caller may name, `route` and `resource` find the server behind a name or an address, and `watch` notifies listeners
-//! of changes.
+//! caller may name, `route` and `resource` find the server behind a name or an address, `extension` what servers declare
+//! beside the core, `task` whose a task is, and `watch` notifies listeners of changes.
 
 mod access;
 mod control;
 mod directory;
+mod extension;
 mod list;
 pub mod observe;
 pub mod page;
@@ -15,6 +16,7 @@ mod resource;
 mod route;
 mod single_server;
 mod snapshot;
+mod task;
 pub mod tool_search;
 mod watch;
 
@@ -236,7 +238,7 @@ impl Hub {
     fn forward(&self, call: Call, access: CallerAccess) -> Reply {
         let snapshot = self.0.feed.snapshot.load();
         // The snapshot does not change under this call, whatever servers do.
-        match route::route(&snapshot, &call, &access) {
+        match route::route(self, &snapshot, &call, &access) {
             Ok(routed) if routed.may_be_anothers(&snapshot, &call) && !self.is_settled(&snapshot) => {
                 self.forward_later(call, access)
             }
@@ -265,7 +267,7 @@ impl Hub {
             let is_listed = || hub.snapshot().servers_told.contains(server.name());
             let waiting = async { while !is_listed() && renewed.changed().await.is_ok() {} };
             let _ = tokio::time::timeout(limit, waiting).await;
-            match route::route(&hub.snapshot(), &call, &access) {
+            match route::route(&hub, &hub.snapshot(), &call, &access) {
                 Ok(routed) => routed.answer(call, &hub),
                 Err(_) => hub.refuse(&call, unknown),
             }
@@ -277,7 +279,7 @@ impl Hub {
         let hub = self.clone();
         Reply::from_pending_reply(async move {
             let snapshot = hub.settled_snapshot().await;
-            match route::route(&snapshot, &call, &access) {
+            match route::route(&hub, &snapshot, &call, &access) {
                 Ok(routed) => routed.answer(call, &hub),
                 Err(fault) => hub.refuse(&call, fault),
             }

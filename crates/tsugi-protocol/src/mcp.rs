@@ -3,6 +3,7 @@
 pub mod cache_hints;
 pub mod capability;
 pub mod completion;
+pub mod extension;
 pub mod input;
 pub mod log;
 pub mod meta;
@@ -10,6 +11,7 @@ pub mod method;
 pub mod prompt;
 pub mod resource;
 pub mod subscription;
+pub mod task;
 pub mod tool;
 pub mod uri_template;
 pub mod version;

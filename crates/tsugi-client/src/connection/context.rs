@@ -213,6 +213,10 @@ impl ConnectionContext {
                 Ok(call.retry_with(responses.as_ref(), Some(&state)))
             }
             Ok(SealedState::Parked(number)) => Err(self.resume(&call, number)),
+            // Opened further out, where the task is waited for. Here the server no longer has tasks.
+            Ok(SealedState::Task(_)) => {
+                Err(Reply::fault(self.fault(FaultCode::StateRejected, "the call no longer waits for input")))
+            }
             Err(rejection) => Err(Reply::fault(self.fault(FaultCode::StateRejected, rejection.to_string()))),
         }
     }

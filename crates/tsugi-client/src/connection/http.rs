@@ -270,7 +270,7 @@ fn modern_headers_of(method: &Method, subject: Option<&str>) -> HeaderMap {
     let mut map = HeaderMap::with_capacity(6);
     map.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(ProtocolVersion::LATEST.as_str()));
     map.insert(headers::METHOD, headers::encode(method.as_str()));
-    if let Some(subject) = subject.filter(|_| method.may_ask()) {
+    if let Some(subject) = subject.filter(|_| method.has_name_header()) {
         map.insert(headers::NAME, headers::encode(subject));
     }
     map

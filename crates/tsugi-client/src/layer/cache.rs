@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tsugi_protocol::answer::{Answer, Call, Caller, CompletedResult, Outcome, Reply};
 use tsugi_protocol::json::{JsonObject, ObjectWriter};
 use tsugi_protocol::mcp::cache_hints::{CacheHints, CacheScope};
-use tsugi_protocol::mcp::{Method, tool};
+use tsugi_protocol::mcp::{Method, extension, tool};
 
 use crate::config::{AutoSwitch, InstancePolicy};
 use crate::tool_table::{KnownTool, ToolTable};
@@ -52,6 +52,10 @@ impl CacheLayer {
     fn lifetime(&self, call: &Call) -> Option<CacheLifetime> {
         // An answer to a server's question continues a call, so it cannot be the same as another.
         if call.is_answer() || call.options.skip_cache {
+            return None;
+        }
+        // A caller that takes tasks may get one, and a task has one owner.
+        if self.tools.has_tasks() && call.meta.client.capabilities.has_extension(extension::TASKS) {
             return None;
         }
         match call.method {

@@ -11,6 +11,7 @@ use tsugi_protocol::answer::{
     Answer, Call, CallStage, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource, SentState,
 };
 use tsugi_protocol::json::{JsonObject, RawJson};
+use tsugi_protocol::mcp::task;
 use tsugi_protocol::mcp::tool::is_error;
 use tsugi_schema::validate::{SchemaViolations, ValidationLimits, Validator};
 
@@ -225,6 +226,10 @@ fn check_result(tool: &KnownTool, body: &JsonObject) -> Option<Fault> {
         fault.sent(SentState::Unknown).with_hint("the tool ran; only its answer is not what it promises")
     };
     let Some(content) = body.get_bytes("structuredContent") else {
+        // The result of a task comes later.
+        if task::created(body).is_some() {
+            return None;
+        }
         return Some(fault(format!("{:?} promises structured content and gave none", tool.name())));
     };
     let faults = check(tool.output()?, content).err().filter(|faults| !faults.is_undecided)?;

@@ -172,6 +172,12 @@ impl Answer for Server {
 }
 
 impl Server {
+    /// Opens a subscription at the server itself, for what only an extension knows. A subscription to the changes that
+    /// are known here is shared, and goes through [`Answer`].
+    pub fn listen_directly(&self, call: Call) -> Reply {
+        self.instance.answer_via_connection(call)
+    }
+
     fn list(&self, call: Call) -> Reply {
         self.freshen();
         if let Some(catalog) = self.catalog()

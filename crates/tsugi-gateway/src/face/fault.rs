@@ -127,6 +127,7 @@ pub(crate) fn failure_status(failure: &CallFailure) -> StatusCode {
         }
         FaultCode::RateLimitExceeded => StatusCode::TOO_MANY_REQUESTS,
         FaultCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        FaultCode::TaskNotFound => StatusCode::NOT_FOUND,
         // Only ours: an upstream server that refuses its key is not a matter of this caller's permits.
         FaultCode::PermissionDenied if fault.blame == Blame::Caller && fault.stage == CallStage::Validate => {
             StatusCode::FORBIDDEN
@@ -246,6 +247,7 @@ fn rest_code(code: FaultCode) -> (StatusCode, &'static str) {
         }
         MethodNotFound | ToolNotFound => (StatusCode::NOT_FOUND, "TOOL_NOT_FOUND"),
         ResourceNotFound => (StatusCode::NOT_FOUND, "RESOURCE_NOT_FOUND"),
+        TaskNotFound => (StatusCode::NOT_FOUND, "TASK_NOT_FOUND"),
         ExecutionFailed | MaxRetriesExceeded | Cancelled => (StatusCode::INTERNAL_SERVER_ERROR, "TOOL_EXECUTION_ERROR"),
         ServerNotFound => (StatusCode::NOT_FOUND, "SERVER_NOT_FOUND"),
         ServerExists => (StatusCode::CONFLICT, "SERVER_EXISTS"),

@@ -120,6 +120,15 @@ impl CallerAccess {
     }
 }
 
+impl CallerAccess {
+    /// True when a task that came of this tool may be asked about. What a caller may do about its own tasks follows from
+    /// the tool, so that no pattern need name the methods; one that denies them holds.
+    pub(crate) fn allows_task(&self, server: &str, tool: &str, method: &Method) -> bool {
+        let is_denied = |permit: &Arc<AccessPermit>| permit.denies_method(server, method.as_str());
+        self.allows(server, tool) && !self.permit.as_ref().is_some_and(is_denied)
+    }
+}
+
 impl ScopeGate {
     /// Everything that the call needs, if something of it is missing.
     fn missing(&self, server: &str, subject: ScopeSubject<'_>) -> Option<ScopeSet> {

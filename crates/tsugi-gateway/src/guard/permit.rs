@@ -74,14 +74,18 @@ impl AccessPermit {
     /// True when a method that no revision defines may be sent to this server. What it does is unknown, so a pattern must
     /// name it: `files/*` is about the tools, prompts and resources of `files`.
     pub fn allows_method(&self, server: &str, method: &str) -> bool {
-        let is_denied = self.deny.iter().any(|pattern| match pattern.subject {
+        let is_named =
+            |pattern: &PermitPattern| pattern.subject == PatternSubject::Method && pattern.matches(server, method);
+        !self.denies_method(server, method) && (self.allow.iter().any(is_named) || self.allows_everything())
+    }
+
+    /// True when a pattern denies this method of this server.
+    pub fn denies_method(&self, server: &str, method: &str) -> bool {
+        self.deny.iter().any(|pattern| match pattern.subject {
             PatternSubject::Method => pattern.matches(server, &plain_spelling(method)),
             // `files` or `files/*` as a denial means everything of a server.
             PatternSubject::Name => pattern.server.is_match(server) && is_star(&pattern.name),
-        });
-        let is_named =
-            |pattern: &PermitPattern| pattern.subject == PatternSubject::Method && pattern.matches(server, method);
-        !is_denied && (self.allow.iter().any(is_named) || self.allows_everything())
+        })
     }
 
     /// True when no name can be refused.

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use tsugi_client::Server;
+use tsugi_client::seal::TaskTicket;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::completion::CompletionReference;
 
 use super::access::denied;
+use super::extension::{self, ExtensionSubject, ServerExtensions};
 use super::snapshot::{HubSnapshot, PublicEntry, PublicNames};
+use super::task::{self, TaskReplyEdit};
 use super::{Hub, resource};
 use crate::guard::caller_access::CallerAccess;
 use crate::guard::oauth::scope_rules::ScopeSubject;
@@ -19,6 +22,8 @@ pub(crate) struct RoutedCall {
     server: Server,
     subject: RoutedSubject,
     meter: Option<Arc<ToolMeter>>,
+    /// What the server declares beside the core, where it does.
+    extensions: Option<Arc<ServerExtensions>>,
 }
 
 enum RoutedSubject {
@@ -28,9 +33,17 @@ enum RoutedSubject {
     Own(String),
     /// The server knows what is to be completed by this name.
     Reference(CompletionReference),
+    /// The server knows this parameter of a method that no revision defines by this value.
+    Parameter(&'static str, String),
+    /// The server knows the task by this name.
+    Task(TaskTicket),
 }
 
 impl RoutedCall {
+    fn new(server: Server, subject: RoutedSubject) -> Self {
+        Self { server, subject, meter: None, extensions: None }
+    }
+
     /// True while a server that comes before this one has not told its lists: the address may be that server's, and must
     /// not be taken over by one that is only faster.
     pub(crate) fn may_be_anothers(&self, snapshot: &HubSnapshot, call: &Call) -> bool {
@@ -44,17 +57,33 @@ impl RoutedCall {
     }
 
     pub(crate) fn answer(self, mut call: Call, hub: &Hub) -> Reply {
-        match self.subject {
+        match &self.subject {
             RoutedSubject::Same => {}
             // Servers know their own names only.
-            RoutedSubject::Own(own) => call = call.with_subject(&own),
+            RoutedSubject::Own(own) => call = call.with_subject(own),
             RoutedSubject::Reference(reference) => call.params = reference.replace_in(&call.params),
+            RoutedSubject::Parameter(key, own) => call.params = extension::with_parameter(&call.params, key, own),
+            RoutedSubject::Task(_) => {}
         }
-        if !hub.has_audit() {
-            return answer_measured(&self.server, self.meter, call);
+        extension::narrow(&mut call, self.extensions.as_deref());
+        let edit = match &self.subject {
+            RoutedSubject::Task(ticket) => {
+                let edit = TaskReplyEdit::same(&call);
+                call = call.with_subject(&ticket.id);
+                edit
+            }
+            _ => self.extensions.as_deref().and_then(|all| TaskReplyEdit::of_call(hub, &self.server, all, &call)),
+        };
+        let reply = if !hub.has_audit() {
+            answer_measured(&self.server, self.meter, call)
+        } else {
+            let (server, meter) = (self.server.clone(), self.meter);
+            hub.send_recorded(call, self.server.name(), move |call| answer_measured(&server, meter, call))
+        };
+        match edit {
+            None => reply,
+            Some(edit) => edit.apply(reply),
         }
-        let (server, meter) = (self.server.clone(), self.meter);
-        hub.send_recorded(call, self.server.name(), move |call| answer_measured(&server, meter, call))
     }
 }
 
@@ -69,7 +98,12 @@ pub(super) fn answer_measured(server: &Server, meter: Option<Arc<ToolMeter>>, mu
 }
 
 /// Finds the server that a call concerns. The same gate holds for what is listed and for what is called.
-pub(crate) fn route(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
+pub(crate) fn route(
+    hub: &Hub,
+    snapshot: &HubSnapshot,
+    call: &Call,
+    access: &CallerAccess,
+) -> Result<RoutedCall, Fault> {
     let routed = match call.method {
         Method::ToolsCall => route_named(&snapshot.tools, call, access, FaultCode::ToolNotFound, "tool"),
         Method::PromptsGet => route_named(&snapshot.prompts, call, access, FaultCode::InvalidParams, "prompt"),
@@ -77,11 +111,18 @@ pub(crate) fn route(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) 
             route_resource(snapshot, call, access)
         }
         Method::Complete => route_completion(snapshot, call, access),
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => route_task(hub, snapshot, call, access),
+        Method::Other(_) => route_other(snapshot, call, access),
         _ => only_server(snapshot, call, access),
     }?;
+    let extensions = match call.method {
+        // Known already: a tool brings them along.
+        Method::ToolsCall => routed.extensions,
+        _ => snapshot.extensions.of(routed.server.name()).cloned(),
+    };
     // Calls without a tool are counted per server, so that callers cannot make labels.
     let meter = routed.meter.or_else(|| snapshot.other_meters.get(routed.server.name()).cloned());
-    Ok(RoutedCall { meter, ..routed })
+    Ok(RoutedCall { meter, extensions, ..routed })
 }
 
 /// The server that a name begins with, when its lists are not known yet: it may well have that name.
@@ -107,7 +148,12 @@ fn route_named(
 ) -> Result<RoutedCall, Fault> {
     let name = call.subject().ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `name` is missing"))?;
     let entry = find_named(names, &name, access, code, kind)?;
-    Ok(RoutedCall { server: entry.server.clone(), subject: subject_for(&entry.own, &name), meter: entry.meter.clone() })
+    Ok(RoutedCall {
+        server: entry.server.clone(),
+        subject: subject_for(&entry.own, &name),
+        meter: entry.meter.clone(),
+        extensions: entry.extensions.clone(),
+    })
 }
 
 /// The entry with this public name. Permits are decided on the name that the server's catalog has for it.
@@ -134,7 +180,7 @@ fn subject_for(own: &str, public: &str) -> RoutedSubject {
 fn route_resource(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
     let uri = call.subject().ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `uri` is missing"))?;
     let (server, own) = resource::find(snapshot, &uri, access)?;
-    Ok(RoutedCall { server, subject: subject_for(&own, &uri), meter: None })
+    Ok(RoutedCall::new(server, subject_for(&own, &uri)))
 }
 
 fn route_completion(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
@@ -165,7 +211,65 @@ fn routed_reference(
     reference: fn(String) -> CompletionReference,
 ) -> RoutedCall {
     let subject = if own == public { RoutedSubject::Same } else { RoutedSubject::Reference(reference(own.to_owned())) };
-    RoutedCall { server, subject, meter: None }
+    RoutedCall::new(server, subject)
+}
+
+fn route_task(hub: &Hub, snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
+    let (server, ticket) = task::find(hub, snapshot, call, access, None)?;
+    Ok(RoutedCall::new(server, RoutedSubject::Task(ticket)))
+}
+
+/// Methods that no revision defines go to the server that has their subject, or to the only one that declares their
+/// extension.
+fn route_other(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
+    let method = call.method.as_str();
+    let may_use = |server: &Server| access.allows_method(server.name(), &call.method);
+    if task::is_task_method(method) {
+        return Err(unknown_method(call, access));
+    }
+    if let [_] = snapshot.servers.as_slice() {
+        return only_server(snapshot, call, access);
+    }
+    let mut declaring = snapshot.extensions.declaring(&snapshot.servers, method);
+    declaring.retain(|server| may_use(server));
+    let subject = extension::subject(snapshot, call, access);
+    let found = match (declaring.as_slice(), subject) {
+        ([], Some(subject)) => Some((subject.server.clone(), subject.into_routed())),
+        ([], None) => None,
+        (several, Some(subject)) if several.iter().any(|server| server.name() == subject.server.name()) => {
+            Some((subject.server.clone(), subject.into_routed()))
+        }
+        // The name is one that only the extension knows.
+        ([only], _) => Some(((*only).clone(), RoutedSubject::Same)),
+        (several, _) => {
+            let names: Vec<&str> = several.iter().map(|server| server.name()).collect();
+            return Err(extension::ambiguous(method, &names));
+        }
+    };
+    match found {
+        Some((server, subject)) if may_use(&server) => {
+            access.expect_scopes(server.name(), ScopeSubject::Method(method))?;
+            Ok(RoutedCall::new(server, subject))
+        }
+        _ => Err(unknown_method(call, access)),
+    }
+}
+
+impl ExtensionSubject {
+    fn into_routed(self) -> RoutedSubject {
+        match self.is_own_name {
+            true => RoutedSubject::Same,
+            false => RoutedSubject::Parameter(self.key, self.own),
+        }
+    }
+}
+
+/// The same for every method and any number of servers, so that nothing can be found out.
+fn unknown_method(call: &Call, access: &CallerAccess) -> Fault {
+    match access.is_restricted() {
+        true => denied("method", call.method.as_str()),
+        false => Fault::new(FaultCode::MethodNotFound, format!("method not found: {}", call.method)),
+    }
 }
 
 /// Methods that say nothing about their server go to the only one there is.
@@ -174,10 +278,8 @@ fn only_server(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Re
         // With several servers it cannot be known which one is meant.
         [only] if access.allows_method(only.name(), &call.method) => {
             access.expect_scopes(only.name(), ScopeSubject::Method(call.method.as_str()))?;
-            Ok(RoutedCall { server: only.clone(), subject: RoutedSubject::Same, meter: None })
+            Ok(RoutedCall::new(only.clone(), RoutedSubject::Same))
         }
-        // The same for every method and any number of servers, so that nothing can be found out.
-        _ if access.is_restricted() => Err(denied("method", call.method.as_str())),
-        _ => Err(Fault::new(FaultCode::MethodNotFound, format!("method not found: {}", call.method))),
+        _ => Err(unknown_method(call, access)),
     }
 }

@@ -14,7 +14,8 @@ use tsugi_schema::header_param::HeaderParams;
 use super::list::ListKind;
 use super::route::answer_measured;
 use super::snapshot::{PublicEntry, describe_as};
-use super::{Hub, page};
+use super::task::{self, TaskReplyEdit};
+use super::{Hub, extension, page, watch};
 use crate::backend::ToolHeaders;
 use crate::guard::caller_access::CallerAccess;
 use crate::guard::oauth::scope_rules::ScopeSubject;
@@ -85,8 +86,34 @@ impl SingleServer {
             Method::PromptsGet | Method::ResourcesRead | Method::Complete => other(),
             _ => None,
         };
-        let server = self.server();
-        self.hub.send_recorded(call, self.name(), move |call| answer_measured(&server, meter, call))
+        let (server, snapshot) = (self.server(), self.hub.snapshot());
+        let extensions = snapshot.extensions.of(self.name()).map(|extensions| &**extensions);
+        let mut call = call;
+        extension::narrow(&mut call, extensions);
+        let edit = extensions.and_then(|all| TaskReplyEdit::of_call(&self.hub, &server, all, &call));
+        let reply = self.hub.send_recorded(call, self.name(), move |call| answer_measured(&server, meter, call));
+        match edit {
+            None => reply,
+            Some(edit) => edit.apply(reply),
+        }
+    }
+
+    /// Asks about a task of this server.
+    fn ask_about_task(&self, call: Call, access: &CallerAccess) -> Reply {
+        let snapshot = self.hub.snapshot();
+        let (server, ticket) = match task::find(&self.hub, &snapshot, &call, access, Some(self.name())) {
+            Ok(found) => found,
+            Err(fault) => return self.hub.refuse(&call, fault),
+        };
+        let edit = TaskReplyEdit::same(&call);
+        let mut call = call.with_subject(&ticket.id);
+        extension::narrow(&mut call, snapshot.extensions.of(self.name()).map(|extensions| &**extensions));
+        let meter = snapshot.other_meters.get(self.name()).cloned();
+        let reply = self.hub.send_recorded(call, self.name(), move |call| answer_measured(&server, meter, call));
+        match edit {
+            None => reply,
+            Some(edit) => edit.apply(reply),
+        }
     }
 
     /// The tool with this name of the server's own.
@@ -159,6 +186,13 @@ impl SingleServer {
             Ok(call) => call,
             Err(denied) => return self.hub.refuse(&denied.0, denied.1),
         };
+        if task::is_task_method(call.method.as_str()) {
+            let fault = Fault::new(FaultCode::MethodNotFound, format!("method not found: {}", call.method));
+            return self.hub.refuse(&call, fault.on_server(self.name()));
+        }
+        if call.method == Method::Listen && task::wants_extensions(&call) {
+            return watch::listen_to(&self.hub, call, &self.server());
+        }
         if call.method == Method::Discover && self.hub.config().is_silent(self.name()) {
             return self.discover(call);
         }
@@ -284,6 +318,9 @@ fn subject(call: &Call) -> Option<String> {
 impl Answer for SingleServer {
     fn answer(&self, call: Call) -> Reply {
         let access = self.hub.access(&call.caller);
+        if call.method.is_about_task() {
+            return self.ask_about_task(call, &access);
+        }
         // Lists and greetings are narrowed afterwards and need not wait.
         let names_something = call.method == Method::Listen || subject(&call).is_some();
         if names_something && self.is_restricted(&call, &access) && self.server().catalog().is_none() {

@@ -19,6 +19,7 @@ use tsugi_schema::header_param::HeaderParams;
 use tsugi_schema::tool_name::{MAX_NAME, NameMap, ToolTarget};
 
 use super::HubConfig;
+use super::extension::{self, ExtensionDirectory, ServerExtensions};
 use super::list::ListKind;
 use super::page::{self, ListPage, PageLimit};
 use super::tool_search::SearchState;
@@ -42,6 +43,8 @@ pub(crate) struct PublicEntry {
     pub(crate) header_params: Option<Arc<HeaderParams>>,
     /// Where its calls are counted, for a tool.
     pub(crate) meter: Option<Arc<ToolMeter>>,
+    /// What its server declares beside the core, for a tool of one that does.
+    pub(crate) extensions: Option<Arc<ServerExtensions>>,
 }
 
 /// Public names in the order of the servers and of their lists.
@@ -120,6 +123,8 @@ pub(crate) struct HubSnapshot {
     pub(crate) clashes: Vec<NameClash>,
     /// The servers, in order.
     pub(crate) servers: Vec<Server>,
+    /// The extensions of each server that declares some, by server.
+    pub(crate) extensions: ExtensionDirectory,
     /// Where calls are counted that are not about a tool, by server.
     pub(crate) other_meters: HashMap<String, Arc<ToolMeter>>,
     /// Who we are, all together.
@@ -147,7 +152,8 @@ impl HubSnapshot {
             servers.iter().filter_map(|server| Some((server, server.catalog()?))).collect();
         // Tools first: the maps below are made from them.
         let unknown: Vec<&Server> = servers.iter().filter(|server| !has_told(&known, server)).collect();
-        let (tools, clashes) = tools(&known, &unknown, config, metrics);
+        let extensions = ExtensionDirectory::new(&known);
+        let (tools, clashes) = tools(&known, &unknown, config, metrics, &extensions);
         let mut view = Self {
             own_tools: by_server(&tools, |entry| &entry.own),
             local_tools: by_server(&tools, PublicEntry::local),
@@ -158,6 +164,7 @@ impl HubSnapshot {
             shared_uris: shared_uris(&known),
             templates: templates(&known, &unknown),
             servers: servers.to_vec(),
+            extensions,
             other_meters: servers
                 .iter()
                 .map(|server| (server.name().to_owned(), metrics.other(server.name())))
@@ -294,7 +301,7 @@ fn has_given_up(server: &Server) -> bool {
     matches!(server.status().state, ConnectionState::Failed | ConnectionState::Reconnecting | ConnectionState::Draining)
 }
 
-type KnownCatalogs<'a> = [(&'a Server, Arc<Catalog>)];
+pub(super) type KnownCatalogs<'a> = [(&'a Server, Arc<Catalog>)];
 
 fn prompts(known: &KnownCatalogs<'_>, unknown: &[&Server], config: &HubConfig) -> PublicNames {
     let of = |(server, catalog): &(&Server, Arc<Catalog>)| {
@@ -316,6 +323,7 @@ fn prompts(known: &KnownCatalogs<'_>, unknown: &[&Server], config: &HubConfig) -
             shown,
             header_params: None,
             meter: None,
+            extensions: None,
         };
         names.push(name.to_owned(), entry);
     }
@@ -387,7 +395,9 @@ fn addresses(
             };
             let own = resource.uri().to_owned();
             let server = (*server).clone();
-            names.push(name, PublicEntry { server, own, local: None, shown, header_params: None, meter: None });
+            let entry =
+                PublicEntry { server, own, local: None, shown, header_params: None, meter: None, extensions: None };
+            names.push(name, entry);
         }
     }
     names
@@ -420,7 +430,8 @@ fn discover(known: &KnownCatalogs<'_>, config: &HubConfig) -> JsonObject {
 }
 
 /// The honest union, except that we tell changes of every list ourselves, whatever the servers can: one that comes later
-/// may have what none has now. What only one server and its client agreed on cannot be said for several.
+/// may have what none has now. Extensions are announced as far as we can carry them. What is experimental cannot be said
+/// for several servers.
 fn capabilities(known: &KnownCatalogs<'_>) -> ServerCapabilities {
     let told = serde_json::json!({"listChanged": true});
     let lists = JsonObject::from(serde_json::json!({"tools": told, "prompts": told, "resources": told}));
@@ -428,7 +439,8 @@ fn capabilities(known: &KnownCatalogs<'_>) -> ServerCapabilities {
     let union = ServerCapabilities::union(own.iter().chain([&ServerCapabilities::from_object(lists)]));
     match known {
         [_] => union,
-        _ => ServerCapabilities::from_object(union.object().without("experimental").without("extensions")),
+        _ => ServerCapabilities::from_object(union.object().without("experimental"))
+            .with_extensions(&extension::announced(known)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Changes of all servers together: a new snapshot is built, and listeners are notified of what differs.
 
+mod extension_part;
+
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,9 +21,9 @@ use tsugi_protocol::mcp::subscription::SubscriptionFilter;
 use tsugi_protocol::rpc::RpcNotification;
 
 use super::list::ListKind;
-use super::resource;
 use super::snapshot::HubSnapshot;
 use super::{Hub, SnapshotFeed};
+use super::{resource, task};
 use crate::telemetry::GatewayMetrics;
 
 /// How long changes are gathered before a new snapshot is built: a starting server reports several at once.
@@ -138,6 +140,18 @@ fn renew(view: Arc<HubSnapshot>, shared: &SnapshotFeed, announced: &AnnouncedCha
 /// Answers `subscriptions/listen` over all servers. While a server may still list an address, the answer
 /// waits: what is acknowledged is what is watched.
 pub(super) fn listen(hub: &Hub, call: Call) -> Reply {
+    match task::wants_extensions(&call) {
+        true => extension_part::join(hub, call, None, |rest| listen_to_changes(hub, rest)),
+        false => listen_to_changes(hub, call),
+    }
+}
+
+/// Answers a `subscriptions/listen` at one server's own address that names what extensions announce.
+pub(super) fn listen_to(hub: &Hub, call: Call, server: &Server) -> Reply {
+    extension_part::join(hub, call, Some(server.name()), |rest| server.answer(rest))
+}
+
+fn listen_to_changes(hub: &Hub, call: Call) -> Reply {
     let Some(wanted) = notification::requested_filter(&call.params) else {
         return Reply::fault(Fault::new(FaultCode::InvalidParams, "the parameter `notifications` is missing"));
     };

@@ -72,7 +72,7 @@ fn the_walk_is_a_straight_line_that_stays_short() {
     assert_eq!(stages, STAGES, "each stage is entered once, in this order");
     let functions: usize = rows.iter().map(|row| row.functions.len()).sum();
     let files: BTreeSet<&str> = rows.iter().map(|row| row.file.as_str()).collect();
-    assert!(functions <= 45 && files.len() <= 28, "{functions} functions in {} files", files.len());
+    assert!(functions <= 46 && files.len() <= 29, "{functions} functions in {} files", files.len());
 }
 
 /// The layers as `stack.rs` builds them, outermost first.

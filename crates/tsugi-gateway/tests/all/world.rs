@@ -233,7 +233,7 @@ pub(crate) fn modern_headers(message: &Value) -> Vec<(&'static str, String)> {
         ("Mcp-Method", message["method"].as_str().unwrap_or_default().to_owned()),
     ];
     let params = &message["params"];
-    if let Some(name) = params["name"].as_str().or_else(|| params["uri"].as_str()) {
+    if let Some(name) = ["name", "uri", "taskId"].iter().find_map(|key| params[*key].as_str()) {
         headers.push(("Mcp-Name", name.to_owned()));
     }
     headers

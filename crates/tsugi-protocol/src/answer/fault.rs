@@ -27,6 +27,8 @@ pub enum FaultCode {
     ToolNotFound,
     /// There is no such resource.
     ResourceNotFound,
+    /// The caller has no such task.
+    TaskNotFound,
     /// The arguments do not fit.
     InvalidParams,
     /// The tool ran and failed.
@@ -79,7 +81,7 @@ pub enum FaultCode {
 
 impl FaultCode {
     /// Every code, in the order of the definition.
-    pub const ALL: [FaultCode; 30] = {
+    pub const ALL: [FaultCode; 31] = {
         use FaultCode::*;
         [
             ConfigInvalid,
@@ -88,6 +90,7 @@ impl FaultCode {
             MethodNotFound,
             ToolNotFound,
             ResourceNotFound,
+            TaskNotFound,
             InvalidParams,
             ExecutionFailed,
             CannotExecute,
@@ -124,6 +127,7 @@ impl FaultCode {
             MethodNotFound => "METHOD_NOT_FOUND",
             ToolNotFound => "TOOL_NOT_FOUND",
             ResourceNotFound => "RESOURCE_NOT_FOUND",
+            TaskNotFound => "TASK_NOT_FOUND",
             InvalidParams => "INVALID_PARAMS",
             ExecutionFailed => "EXECUTION_FAILED",
             CannotExecute => "CANNOT_EXECUTE",
@@ -160,7 +164,7 @@ impl FaultCode {
             ToolNotFound | ResourceNotFound | InvalidParams | StateRejected | CannotExecute | InputRequired => {
                 code::INVALID_PARAMS
             }
-            ServerNotFound | ServerExists => code::INVALID_PARAMS,
+            TaskNotFound | ServerNotFound | ServerExists => code::INVALID_PARAMS,
             MissingCapability => code::MISSING_CLIENT_CAPABILITY,
             ServerNotRunning | ConnectionFailed | ConfigInvalid => code::own::UPSTREAM_UNAVAILABLE,
             ServerCrashed | ConnectionLost => code::own::UPSTREAM_LOST,
@@ -382,10 +386,9 @@ fn usual(code: FaultCode) -> (CallStage, Blame, bool, SentState) {
     match code {
         ConfigInvalid => (CallStage::Config, Blame::Caller, false, NotSent),
         // Refused before any server was asked.
-        InvalidParams | InvalidRequest | ToolNotFound | ResourceNotFound | MethodNotFound | ServerNotFound
-        | ServerExists | CannotExecute | StateRejected | MissingCapability | InputRequired | TooLarge => {
-            (CallStage::Validate, Blame::Caller, false, NotSent)
-        }
+        InvalidParams | InvalidRequest | ToolNotFound | ResourceNotFound | TaskNotFound | MethodNotFound
+        | ServerNotFound | ServerExists | CannotExecute | StateRejected | MissingCapability | InputRequired
+        | TooLarge => (CallStage::Validate, Blame::Caller, false, NotSent),
         PermissionDenied => (CallStage::Validate, Blame::Caller, false, NotSent),
         AuthRequired => (CallStage::Connect, Blame::Upstream, false, NotSent),
         ToolChanged => (CallStage::Validate, Blame::Upstream, false, NotSent),

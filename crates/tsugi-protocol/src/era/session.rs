@@ -4,6 +4,7 @@ use super::revision;
 use crate::json::rewrite::{self, MemberEdit};
 use crate::json::{JsonObject, ObjectWriter, RawJson};
 use crate::mcp::cache_hints::CacheHints;
+use crate::mcp::extension;
 use crate::mcp::meta::SERVER_INFO;
 use crate::mcp::{ClientCapabilities, ClientProfile, Era, ProtocolVersion, ServerCapabilities, ServerIdentity};
 
@@ -60,17 +61,26 @@ fn without_list_changed(settings: &RawJson) -> Option<RawJson> {
     Some(rewrite::without(&settings, |key| key == "listChanged").raw())
 }
 
-/// The answer to a legacy client's `initialize`.
+/// The answer to a legacy client's `initialize`. Tasks are left out: the extension is of the modern revision, and we wait
+/// for tasks in the place of legacy clients.
 pub fn initialize_result(identity: &ServerIdentity, version: ProtocolVersion) -> RawJson {
     let mut result = ObjectWriter::with_capacity(512);
     result
         .string("protocolVersion", version.as_str())
-        .raw("capabilities", &identity.capabilities.raw())
+        .raw("capabilities", &without_tasks(&identity.capabilities).raw())
         .raw("serverInfo", &identity.info.clone().unwrap_or_else(own_info));
     if let Some(instructions) = &identity.instructions {
         result.string("instructions", instructions);
     }
     result.finish()
+}
+
+fn without_tasks(capabilities: &ServerCapabilities) -> ServerCapabilities {
+    if !capabilities.has_extension(extension::TASKS) {
+        return capabilities.clone();
+    }
+    let others: Vec<_> = capabilities.extensions().into_iter().filter(|(id, _)| id != extension::TASKS).collect();
+    capabilities.with_extensions(&others)
 }
 
 /// Reads a legacy server's answer to `initialize`. Fails when it chose a revision that we do not speak with

@@ -2,6 +2,7 @@
 
 use crate::json::{JsonObject, ObjectWriter, RawJson};
 
+use super::extension::{self, EXTENSIONS};
 use super::version::ProtocolVersion;
 
 /// Who the client is and what it can do, as it said in `initialize` or in a request's `_meta`.
@@ -25,6 +26,8 @@ impl Default for ClientProfile {
 pub struct ClientCapabilities {
     object: JsonObject,
     announces_roots: bool,
+    /// Looked up once: every call asks.
+    has_extensions: bool,
 }
 
 impl ClientCapabilities {
@@ -33,7 +36,8 @@ impl ClientCapabilities {
     }
 
     pub fn from_object(object: JsonObject) -> Self {
-        Self { object, announces_roots: false }
+        let has_extensions = object.has(EXTENSIONS);
+        Self { object, announces_roots: false, has_extensions }
     }
 
     /// Everything a server may ask a client for.
@@ -86,6 +90,46 @@ impl ClientCapabilities {
     /// True when the client says when its roots change.
     pub fn announces_roots(&self) -> bool {
         self.announces_roots
+    }
+
+    /// True when the client declares extensions, whichever.
+    pub fn has_extensions(&self) -> bool {
+        self.has_extensions
+    }
+
+    /// True when the client declares this extension.
+    pub fn has_extension(&self, id: &str) -> bool {
+        self.has_extensions && extension::is_declared(&self.object, id)
+    }
+
+    /// The same with one more extension, without settings.
+    pub fn with_extension(&self, id: &str) -> Self {
+        if self.has_extension(id) {
+            return self.clone();
+        }
+        let mut declared = ObjectWriter::with_capacity(128);
+        if let Some(others) = self.object.get_object(EXTENSIONS) {
+            declared.all_members(&others);
+        }
+        declared.raw(id, &RawJson::literal("{}"));
+        self.replacing_extensions(declared)
+    }
+
+    /// The same with those extensions only that `is_kept` names.
+    pub fn keeping_extensions(&self, is_kept: impl Fn(&str) -> bool) -> Self {
+        let Some(all) = self.object.get_object(EXTENSIONS).filter(|_| self.has_extensions) else { return self.clone() };
+        let mut kept = ObjectWriter::with_capacity(all.bytes().len());
+        kept.members(&all, is_kept);
+        self.replacing_extensions(kept)
+    }
+
+    fn replacing_extensions(&self, extensions: ObjectWriter) -> Self {
+        let mut object = ObjectWriter::with_capacity(self.object.bytes().len() + 64);
+        object.members_except(&self.object, &[EXTENSIONS]);
+        if !extensions.is_empty() {
+            object.raw(EXTENSIONS, &extensions.finish());
+        }
+        Self::from_object(object.finish_object()).announcing_roots(self.announces_roots)
     }
 
     /// What the client can be asked for.
@@ -214,6 +258,30 @@ impl ServerCapabilities {
         self.flag("resources", "subscribe")
     }
 
+    /// True when the server declares this extension.
+    pub fn has_extension(&self, id: &str) -> bool {
+        extension::is_declared(&self.0, id)
+    }
+
+    /// The extensions that the server declares, each with its settings.
+    pub fn extensions(&self) -> Vec<(String, RawJson)> {
+        extension::declared(&self.0)
+    }
+
+    /// The same with these extensions in the place of its own.
+    pub fn with_extensions(&self, extensions: &[(String, RawJson)]) -> Self {
+        let mut object = ObjectWriter::with_capacity(self.0.bytes().len() + 64);
+        object.members_except(&self.0, &[EXTENSIONS]);
+        if !extensions.is_empty() {
+            object.object(EXTENSIONS, |all| {
+                for (id, settings) in extensions {
+                    all.raw(id, settings);
+                }
+            });
+        }
+        Self(object.finish_object())
+    }
+
     fn flag(&self, feature: &str, flag: &str) -> bool {
         self.0.get_object(feature).is_some_and(|settings| settings.get_bytes(flag) == Some(b"true"))
     }
@@ -279,6 +347,20 @@ mod tests {
         assert!(!client(serde_json::json!({"elicitation": {"url": {}}})).has_form_elicitation());
         assert!(client(serde_json::json!({"elicitation": {"url": {}}})).has_url_elicitation());
         assert!(!ClientCapabilities::none().has_form_elicitation());
+    }
+
+    #[test]
+    fn extensions_are_added_and_left_out_one_by_one() {
+        let client = ClientCapabilities::from_object(JsonObject::from(serde_json::json!({
+            "roots": {}, "extensions": {"a/b": {"x": [1]}, "c/d": {}}
+        })));
+        assert!(client.has_extension("a/b") && !client.has_extension("a"));
+        let kept = client.keeping_extensions(|id| id == "a/b");
+        assert_eq!(kept.raw().as_str(), r#"{"roots":{},"extensions":{"a/b":{"x":[1]}}}"#);
+        assert_eq!(client.keeping_extensions(|_| false).raw().as_str(), r#"{"roots":{}}"#);
+        let more = ClientCapabilities::none().with_extension("a/b");
+        assert_eq!(more.raw().as_str(), r#"{"extensions":{"a/b":{}}}"#);
+        assert_eq!(client.with_extension("a/b").raw().as_str(), client.raw().as_str(), "its settings stay");
     }
 
     #[test]

@@ -80,19 +80,39 @@ methods! {
     RootsChanged = "notifications/roots/list_changed",
     /// An out-of-band elicitation ended; 2025-11-25.
     ElicitationComplete = "notifications/elicitation/complete",
+    /// Asks how a task stands; extension `io.modelcontextprotocol/tasks`.
+    TasksGet = "tasks/get",
+    /// Brings input that a task asked for; the same extension.
+    TasksUpdate = "tasks/update",
+    /// Asks for the end of a task; the same extension.
+    TasksCancel = "tasks/cancel",
+    /// A task has changed; the same extension.
+    TaskChanged = "notifications/tasks",
     /// A subscription is open; modern.
     SubscriptionAcknowledged = "notifications/subscriptions/acknowledged",
 }
 
 impl Method {
     /// The parameter that says what the request is about, where there is one. On HTTP it is also the
-    /// header `Mcp-Name` for tools, prompts and resource reads.
-    pub(crate) fn subject_key(&self) -> Option<&'static str> {
+    /// header `Mcp-Name` for tools, prompts, resource reads and tasks.
+    pub fn subject_key(&self) -> Option<&'static str> {
         match self {
             Method::ToolsCall | Method::PromptsGet => Some("name"),
             Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => Some("uri"),
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => Some("taskId"),
             _ => None,
         }
+    }
+
+    /// True for the requests about one task
+    /// ([Tasks](https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md)).
+    pub fn is_about_task(&self) -> bool {
+        matches!(self, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel)
+    }
+
+    /// True for requests whose subject is also in the header `Mcp-Name`.
+    pub fn has_name_header(&self) -> bool {
+        self.may_ask() || self.is_about_task()
     }
 
     /// True for the three requests that a server may answer with questions
@@ -117,7 +137,7 @@ impl Method {
 
     /// True for requests that never change anything, so that repeating them is always safe.
     pub fn is_read(&self) -> bool {
-        self.is_cacheable() || matches!(self, Method::PromptsGet | Method::Complete | Method::Ping)
+        self.is_cacheable() || matches!(self, Method::PromptsGet | Method::Complete | Method::Ping | Method::TasksGet)
     }
 }
 

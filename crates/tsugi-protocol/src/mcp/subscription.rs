@@ -18,12 +18,22 @@ pub struct SubscriptionFilter {
     pub resources: bool,
     /// Updates of these resources.
     pub uris: BTreeSet<String>,
+    /// Changes of these tasks; extension `io.modelcontextprotocol/tasks`.
+    pub tasks: BTreeSet<String>,
+    /// What other extensions put into a filter, as it was written.
+    pub others: Vec<(String, RawJson)>,
 }
+
+const TOOLS: &str = "toolsListChanged";
+const PROMPTS: &str = "promptsListChanged";
+const RESOURCES: &str = "resourcesListChanged";
+const URIS: &str = "resourceSubscriptions";
+const TASKS: &str = "taskIds";
 
 impl SubscriptionFilter {
     /// Every list, no single resource.
     pub fn lists() -> Self {
-        Self { tools: true, prompts: true, resources: true, uris: BTreeSet::new() }
+        Self { tools: true, prompts: true, resources: true, ..Self::default() }
     }
 
     /// Every change that a server with these capabilities announces, and of these resources if it has subscriptions.
@@ -34,18 +44,25 @@ impl SubscriptionFilter {
             prompts: capabilities.has_list_changed("prompts"),
             resources: capabilities.has_list_changed("resources"),
             uris: uris.into_iter().filter(|_| has_single).collect(),
+            ..Self::default()
         }
     }
 
     /// Reads the `notifications` of a listen request or of its acknowledgment.
     pub fn from_object(object: &JsonObject) -> Self {
         let flag = |key| object.get_bytes(key) == Some(b"true");
-        let uris = object.get("resourceSubscriptions").and_then(|uris| uris.to::<Vec<String>>().ok());
+        let texts = |key| object.get(key).and_then(|texts| texts.to::<Vec<String>>().ok()).unwrap_or_default();
+        let others = object.members().iter().filter(|member| {
+            let known = [TOOLS, PROMPTS, RESOURCES, URIS, TASKS];
+            !object.is_one_of(**member, &known)
+        });
         Self {
-            tools: flag("toolsListChanged"),
-            prompts: flag("promptsListChanged"),
-            resources: flag("resourcesListChanged"),
-            uris: uris.unwrap_or_default().into_iter().collect(),
+            tools: flag(TOOLS),
+            prompts: flag(PROMPTS),
+            resources: flag(RESOURCES),
+            uris: texts(URIS).into_iter().collect(),
+            tasks: texts(TASKS).into_iter().collect(),
+            others: others.map(|member| (object.key(*member).into_owned(), object.value(*member))).collect(),
         }
     }
 
@@ -53,17 +70,19 @@ impl SubscriptionFilter {
     pub fn to_raw(&self) -> RawJson {
         let mut filter = ObjectWriter::with_capacity(128);
         let wanted = RawJson::literal("true");
-        for (key, is_wanted) in [
-            ("toolsListChanged", self.tools),
-            ("promptsListChanged", self.prompts),
-            ("resourcesListChanged", self.resources),
-        ] {
+        for (key, is_wanted) in [(TOOLS, self.tools), (PROMPTS, self.prompts), (RESOURCES, self.resources)] {
             if is_wanted {
                 filter.raw(key, &wanted);
             }
         }
         if !self.uris.is_empty() {
-            filter.raw("resourceSubscriptions", &RawJson::from_value(&self.uris));
+            filter.raw(URIS, &RawJson::from_value(&self.uris));
+        }
+        if !self.tasks.is_empty() {
+            filter.raw(TASKS, &RawJson::from_value(&self.tasks));
+        }
+        for (key, value) in &self.others {
+            filter.raw(key, value);
         }
         filter.finish()
     }
@@ -77,8 +96,16 @@ impl SubscriptionFilter {
             Method::ResourceUpdated => {
                 change.params_object().get_str("uri").is_some_and(|uri| self.uris.contains(uri.as_ref()))
             }
+            Method::TaskChanged => {
+                change.params_object().get_str("taskId").is_some_and(|id| self.tasks.contains(id.as_ref()))
+            }
             _ => false,
         }
+    }
+
+    /// The part that is about extensions: tasks, and what is not known here.
+    pub fn of_extensions(&self) -> Self {
+        Self { tasks: self.tasks.clone(), others: self.others.clone(), ..Self::default() }
     }
 
     /// True when nothing is wanted.
@@ -114,9 +141,15 @@ mod tests {
     #[test]
     fn a_filter_reads_back_and_decides() {
         let filter = SubscriptionFilter::from_object(&JsonObject::from(serde_json::json!({
-            "toolsListChanged": true, "promptsListChanged": false, "resourceSubscriptions": ["a:b"]
+            "toolsListChanged": true, "promptsListChanged": false, "resourceSubscriptions": ["a:b"],
+            "com.example/x": {"deep": [1]}, "taskIds": ["t"]
         })));
-        assert_eq!(filter.to_raw().as_str(), r#"{"toolsListChanged":true,"resourceSubscriptions":["a:b"]}"#);
+        assert_eq!(
+            filter.to_raw().as_str(),
+            r#"{"toolsListChanged":true,"resourceSubscriptions":["a:b"],"taskIds":["t"],"com.example/x":{"deep":[1]}}"#
+        );
+        let of_extensions = r#"{"taskIds":["t"],"com.example/x":{"deep":[1]}}"#;
+        assert_eq!(filter.of_extensions().to_raw().as_str(), of_extensions);
         let updated = |uri: &str| {
             RpcNotification::new(Method::ResourceUpdated, Some(RawJson::from(serde_json::json!({"uri": uri}))))
         };

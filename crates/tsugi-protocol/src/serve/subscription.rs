@@ -167,6 +167,7 @@ pub(super) fn agreed(asked: SubscriptionFilter, has: impl Fn(&str) -> bool) -> S
         prompts: asked.prompts && has("prompts"),
         resources: asked.resources && has_resources,
         uris: if has_resources { asked.uris } else { BTreeSet::new() },
+        ..SubscriptionFilter::default()
     }
 }
 

@@ -93,10 +93,9 @@ impl CommandExit {
     pub(crate) fn of_fault(fault: &Fault) -> Self {
         use FaultCode::*;
         match fault.code {
-            ConfigInvalid | InvalidRequest | MethodNotFound | ToolNotFound | ResourceNotFound | InvalidParams
-            | CannotExecute | ServerNotFound | ServerExists | MissingCapability | StateRejected | TooLarge => {
-                CommandExit::Usage
-            }
+            ConfigInvalid | InvalidRequest | MethodNotFound | ToolNotFound | ResourceNotFound | TaskNotFound
+            | InvalidParams | CannotExecute | ServerNotFound | ServerExists | MissingCapability | StateRejected
+            | TooLarge => CommandExit::Usage,
             ServerNotRunning | ServerCrashed | ConnectionFailed | ConnectionLost => CommandExit::Unreachable,
             Timeout => CommandExit::Timeout,
             PermissionDenied | AuthRequired | ToolChanged | RateLimitExceeded | Overloaded | Draining

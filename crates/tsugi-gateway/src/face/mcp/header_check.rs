@@ -52,6 +52,7 @@ fn named_by(method: &Method) -> Option<&'static str> {
     match method {
         Method::ToolsCall | Method::PromptsGet => Some("name"),
         Method::ResourcesRead => Some("uri"),
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => Some("taskId"),
         _ => None,
     }
 }

@@ -13,6 +13,7 @@ use tsugi_schema::tool_name::{MAX_NAME, NameMap, ToolNaming, ToolTarget};
 
 use super::{KnownCatalogs, PublicEntry, PublicNames};
 use crate::hub::HubConfig;
+use crate::hub::extension::ExtensionDirectory;
 use crate::hub::presentation::ServerPresentation;
 use crate::telemetry::GatewayMetrics;
 
@@ -38,6 +39,7 @@ pub(super) fn tools(
     unknown: &[&Server],
     config: &HubConfig,
     metrics: &GatewayMetrics,
+    extensions: &ExtensionDirectory,
 ) -> (PublicNames, Vec<NameClash>) {
     let plain = ServerPresentation::default();
     let (mut all, mut clashes) = (Vec::new(), Vec::new());
@@ -56,7 +58,7 @@ pub(super) fn tools(
             clashes.push(NameClash { server: offered.server.name().to_owned(), text });
             continue;
         }
-        names.push(name.to_owned(), entry(offered, name, metrics));
+        names.push(name.to_owned(), entry(offered, name, metrics, extensions));
     }
     (names, clashes)
 }
@@ -96,7 +98,12 @@ fn offered<'a>(
     tools.into_iter().zip(locals).map(move |(tool, local)| OfferedTool { server, tool, shape, local })
 }
 
-fn entry(offered: &OfferedTool<'_>, name: &str, metrics: &GatewayMetrics) -> PublicEntry {
+fn entry(
+    offered: &OfferedTool<'_>,
+    name: &str,
+    metrics: &GatewayMetrics,
+    extensions: &ExtensionDirectory,
+) -> PublicEntry {
     let OfferedTool { server, tool, shape, local } = offered;
     PublicEntry {
         server: (*server).clone(),
@@ -105,6 +112,7 @@ fn entry(offered: &OfferedTool<'_>, name: &str, metrics: &GatewayMetrics) -> Pub
         shown: describe(tool, name, shape.description(tool.name())),
         header_params: header_params(tool),
         meter: Some(metrics.meter(server.name(), tool.name())),
+        extensions: extensions.of(server.name()).cloned(),
     }
 }
 

@@ -25,7 +25,11 @@ pub(crate) const SUBSCRIPTIONS: usize = 1024;
 
 /// Refuses a subscription that is not one yet: one that watches more than we can keep.
 pub(crate) fn expect_few(call: &Call) -> Result<(), RpcError> {
-    match call.method == Method::Listen && notification::read_filter(&call.params).uris.len() > SUBSCRIPTIONS {
+    let count = || {
+        let wanted = notification::read_filter(&call.params);
+        wanted.uris.len().max(wanted.tasks.len())
+    };
+    match call.method == Method::Listen && count() > SUBSCRIPTIONS {
         true => Err(too_many()),
         false => Ok(()),
     }
@@ -33,7 +37,7 @@ pub(crate) fn expect_few(call: &Call) -> Result<(), RpcError> {
 
 /// The error for resources that are too many to watch.
 pub(crate) fn too_many() -> RpcError {
-    RpcError::new(code::INVALID_PARAMS, &format!("at most {SUBSCRIPTIONS} resources can be watched"))
+    RpcError::new(code::INVALID_PARAMS, &format!("at most {SUBSCRIPTIONS} resources and as many tasks can be watched"))
 }
 
 /// Opens the stream.
