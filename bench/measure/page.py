@@ -1,12 +1,13 @@
 """Writes docs/performance.md from what was measured; each part keeps its numbers until it is measured again."""
 import json, os, time
 
-from . import client, contest, gateway, lists, start
+from . import client, contest, gateway, lists, proxies, start
 from .process import ROOT, Neighbours
 
 KEPT = ROOT / "target/bench/parts"
 PAGE = ROOT / "docs/performance.md"
-PARTS = {"client": client, "gateway": gateway, "lists": lists, "start": start, "peers": contest}
+PARTS = {"client": client, "gateway": gateway, "lists": lists, "start": start,
+         "proxies": proxies, "peers": contest}
 # Above this share of the machine's CPU in other hands, numbers are provisional.
 QUIET = 0.05
 
@@ -113,6 +114,17 @@ def start_section(told, stamped):
     return ["## Start and memory", "", stamped, "", *start.lines(told), ""]
 
 
+def proxies_section(told, stamped):
+    return [
+        "## Beside plain proxies", "", stamped, "",
+        "HTTP in at `/servers/NAME/mcp`, HTTP or HTTPS out to one echo server; nginx and HAProxy of Debian in the same place.",
+        "They pass bytes on. We also read every message, and apply limits, deadlines and policy.",
+        "`÷ direct` compares with the echo server called without anything between.", "",
+        *proxies.table(told), "",
+        f"MiB held after the last load, and with {proxies.CROWD:,} connections:", "",
+        "| who | upstream | after load | crowd |", "|---|---|---|---|", *proxies.memory_lines(told), ""]
+
+
 def peers_section(told, stamped):
     out = [
         "## Other gateways", "", stamped, "",
@@ -128,4 +140,4 @@ def peers_section(told, stamped):
 
 
 SECTIONS = {"client": client_section, "gateway": gateway_section, "lists": lists_section, "start": start_section,
-            "peers": peers_section}
+            "proxies": proxies_section, "peers": peers_section}

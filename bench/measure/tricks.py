@@ -9,7 +9,7 @@ from .peers import Running, Tsugi
 from .process import free_port, loadgen, stop
 from .turns import load, ratio, take
 
-TRICKS = ("coarse_timer", "header_timeout", "wake_filter", "small_buffer", "read_buffers")
+TRICKS = ("coarse_timer", "header_timeout", "wake_filter", "small_buffer", "read_buffers", "body_buffers")
 SIZES = (1024, 102400)
 
 
