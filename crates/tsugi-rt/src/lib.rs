@@ -4,6 +4,7 @@
 //! every benchmark. Each module here replaces one such thing and explains what it saves. The feature `plain` turns
 //! them into thin wrappers around tokio, hyper and the allocator.
 
+pub mod body_buffers;
 pub mod coarse_timer;
 pub mod header_timeout;
 pub mod read_buffers;

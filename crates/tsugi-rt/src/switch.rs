@@ -9,6 +9,7 @@ pub(crate) enum RuntimeTrick {
     WakeFilter,
     SmallBuffer,
     ReadBuffers,
+    BodyBuffers,
 }
 
 impl RuntimeTrick {
@@ -28,12 +29,13 @@ mod switched {
 
     use super::RuntimeTrick;
 
-    const ALL: [(RuntimeTrick, &str); 5] = [
+    const ALL: [(RuntimeTrick, &str); 6] = [
         (RuntimeTrick::CoarseTimer, "coarse_timer"),
         (RuntimeTrick::HeaderTimeout, "header_timeout"),
         (RuntimeTrick::WakeFilter, "wake_filter"),
         (RuntimeTrick::SmallBuffer, "small_buffer"),
         (RuntimeTrick::ReadBuffers, "read_buffers"),
+        (RuntimeTrick::BodyBuffers, "body_buffers"),
     ];
 
     static PLAIN: LazyLock<[bool; ALL.len()]> = LazyLock::new(|| {

@@ -4,6 +4,7 @@ mod client;
 mod connector;
 mod credential;
 pub mod headers;
+mod http1;
 mod pool;
 mod response;
 

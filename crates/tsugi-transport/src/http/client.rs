@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, Entry, LOCATION};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::Full;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use tsugi_outbound::OutboundGuard;
 use tsugi_protocol::answer::FaultReason;
 use tsugi_tls::upstream::UpstreamTlsSettings;
@@ -13,6 +12,7 @@ use url::Url;
 
 use super::connector::UpstreamConnector;
 use super::credential::{CredentialRefusal, RefusalVerdict, TargetCredential};
+use super::http1::OutgoingMessage;
 use super::pool::ConnectionPool;
 use super::response::HttpResponse;
 use crate::error::{TransportError, TransportErrorKind};
@@ -101,8 +101,12 @@ impl HttpClient {
     }
 
     /// Posts one message. `headers` are those of the protocol.
-    pub async fn post(&self, message: Bytes, headers: HeaderMap) -> Result<HttpResponse, TransportError> {
-        self.send(Method::POST, message, headers).await
+    pub fn post(
+        &self,
+        message: Bytes,
+        headers: HeaderMap,
+    ) -> impl Future<Output = Result<HttpResponse, TransportError>> {
+        self.send(Method::POST, message, headers)
     }
 
     /// Opens a stream of events.
@@ -114,11 +118,12 @@ impl HttpClient {
         self.send(Method::DELETE, Bytes::new(), headers).await
     }
 
-    async fn send(&self, method: Method, body: Bytes, protocol: HeaderMap) -> Result<HttpResponse, TransportError> {
-        let headers = self.headers(&method, protocol);
+    async fn send(&self, method: Method, body: Bytes, mut headers: HeaderMap) -> Result<HttpResponse, TransportError> {
+        self.add_headers(&method, &mut headers);
         match &self.target.credential {
             None => self.exchange(&method, &body, &headers).await,
-            Some(credential) => self.send_authorized(credential, &method, &body, &headers).await,
+            // Boxed: every call would have room for what it takes to sign in.
+            Some(credential) => Box::pin(self.send_authorized(credential, &method, &body, &headers)).await,
         }
     }
 
@@ -159,12 +164,8 @@ impl HttpClient {
         // Only a redirect needs a `Url`, which is costly to build.
         let mut moved: Option<Url> = None;
         for _ in 0..=MAX_REDIRECTS {
-            let mut request = Request::new(Full::new(body.clone()));
-            *request.method_mut() = method.clone();
-            *request.uri_mut() = uri;
-            *request.headers_mut() = headers.clone();
             let url = moved.as_ref().unwrap_or_else(|| self.url());
-            let response = self.pool.send(request).await?;
+            let response = self.pool.send(OutgoingMessage { method, uri: &uri, headers, body }).await?;
             match redirect(url, response.status(), response.headers())? {
                 Some(next) => {
                     uri = uri_of(&next)?;
@@ -176,9 +177,8 @@ impl HttpClient {
         Err(TransportError::unsent(TransportErrorKind::Protocol, format!("more than {MAX_REDIRECTS} redirects")))
     }
 
-    /// All headers of a request. The protocol's win over the user's, and those over our defaults.
-    fn headers(&self, method: &Method, protocol: HeaderMap) -> HeaderMap {
-        let mut headers = protocol;
+    /// Adds to the headers of the protocol those of the user, and to them our defaults.
+    fn add_headers(&self, method: &Method, headers: &mut HeaderMap) {
         for name in self.target.headers.keys() {
             if let Entry::Vacant(entry) = headers.entry(name) {
                 // A name may have several values, and `keys` lists it once.
@@ -192,7 +192,6 @@ impl HttpClient {
         if method == Method::POST {
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         }
-        headers
     }
 }
 
@@ -248,9 +247,9 @@ mod tests {
             headers.append(name, HeaderValue::from_static(value));
         }
         let client = HttpClient::new(HttpTarget::new("http://localhost/".parse().expect("an address"), headers));
-        let protocol =
+        let mut sent =
             HeaderMap::from_iter([("mcp-method".parse().expect("a name"), HeaderValue::from_static("ping"))]);
-        let sent = client.headers(&Method::POST, protocol);
+        client.add_headers(&Method::POST, &mut sent);
         let all = |name: &str| sent.get_all(name).iter().map(|value| value.to_str().unwrap_or("")).collect::<Vec<_>>();
         assert_eq!(all("x-tag"), ["one", "two"]);
         assert_eq!(all("mcp-method"), ["ping"]);

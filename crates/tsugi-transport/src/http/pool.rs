@@ -1,43 +1,37 @@
 //! Pooled connections to one HTTP server, plain or TLS, each HTTP/1 connection driven by the call that uses it.
 //!
-//! hyper-util's client gives every connection a task, sends each request through a channel to it, and spawns another
-//! task to find out when the connection is free again. Here the caller that waits for a response also moves the bytes,
-//! and the connection returns to the pool with the end of the response body. Only HTTP/2, which a server chooses
-//! during the TLS handshake, needs a task: many calls share that connection.
+//! The caller that waits for a response also moves the bytes, and the connection returns to the pool with the end of the
+//! response body. Only HTTP/2, which a server chooses during the TLS handshake, needs a task: many calls share that
+//! connection.
 
+use std::error::Error;
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::task::AtomicWaker;
-use http::header::{Entry, HOST};
-use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, Uri};
-use http_body::{Body, Frame, SizeHint};
+use http::{Request, Response, Uri};
+use http_body::{Body, Frame};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::client::legacy::connect::Connection as _;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 
-use super::connector::{BoxError, UpstreamConnector, UpstreamStream};
+use super::connector::{BoxError, UpstreamConnector};
+use super::http1::{ArrivingBody, Http1Wire, OutgoingMessage, ResponseHead};
 use crate::error::TransportError;
 
 /// How long an unused connection is kept.
 const IDLE: Duration = Duration::from_secs(60);
 /// How many unused connections are kept.
 const KEPT: usize = 256;
-/// How many steps are made at once before other tasks get their turn.
-const STEPS: usize = 8;
 /// How often unused connections are checked, so that those closed by the server do not stay half open.
 const SWEEP: Duration = Duration::from_secs(10);
 
-type OutgoingRequest = Request<Full<Bytes>>;
-type Http1Connection = http1::Connection<UpstreamStream, Full<Bytes>>;
 type Http2Sender = http2::SendRequest<Full<Bytes>>;
 
 /// The connections to one server.
@@ -59,7 +53,8 @@ struct IdleConnections {
 
 #[derive(Debug)]
 struct IdleConnection {
-    connection: PooledConnection,
+    /// Boxed: the state of TLS is large, and connections move.
+    wire: Box<Http1Wire>,
     since: Instant,
 }
 
@@ -71,95 +66,8 @@ struct SharedConnection {
 
 /// A new connection in the protocol that the server chose.
 enum NewConnection {
-    Http1(PooledConnection),
+    Http1(Box<Http1Wire>),
     Http2(Http2Sender),
-}
-
-/// One HTTP/1 connection with its driver.
-#[derive(Debug)]
-struct PooledConnection {
-    sender: http1::SendRequest<Full<Bytes>>,
-    driver: ConnectionDriver,
-    wakeups: Arc<StepWaker>,
-    /// Wakes through `wakeups`.
-    waker: Waker,
-}
-
-/// Moves the bytes of a connection until it ends. It is dropped as soon as it is done: only then does hyper return a
-/// request that was queued and never taken.
-#[derive(Debug)]
-struct ConnectionDriver(Option<Pin<Box<Http1Connection>>>);
-
-impl ConnectionDriver {
-    fn turn(&mut self, context: &mut Context<'_>) {
-        // The call that waits for the response learns how the connection ended; nothing is lost here.
-        if self.0.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_ready()) {
-            self.0 = None;
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.0.is_none()
-    }
-}
-
-/// Wakes the task that uses a connection, except while that task polls it: the two ends of a connection wake each
-/// other at every step, and the same task polls both.
-#[derive(Debug, Default)]
-struct StepWaker {
-    task: AtomicWaker,
-    is_polling: AtomicBool,
-    was_woken: AtomicBool,
-}
-
-impl Wake for StepWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.was_woken.store(true, Ordering::SeqCst);
-        if !self.is_polling.load(Ordering::SeqCst) {
-            self.task.wake();
-        }
-    }
-}
-
-impl StepWaker {
-    /// Polls `step` for this task until it makes no progress.
-    fn poll<T>(&self, waker: &Waker, task: &Context<'_>, mut step: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
-        self.task.register(task.waker());
-        let mut context = Context::from_waker(waker);
-        for _ in 0..STEPS {
-            self.was_woken.store(false, Ordering::SeqCst);
-            self.is_polling.store(true, Ordering::SeqCst);
-            let polled = step(&mut context);
-            self.is_polling.store(false, Ordering::SeqCst);
-            // A wake-up during the step reached no task, so it must be answered with another step.
-            if polled.is_ready() || !self.was_woken.load(Ordering::SeqCst) {
-                return polled;
-            }
-        }
-        // Still making progress: yield to the other tasks and continue afterwards.
-        task.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-impl PooledConnection {
-    async fn handshake(stream: UpstreamStream) -> hyper::Result<Self> {
-        let (sender, driver) = http1::handshake(stream).await?;
-        let wakeups = Arc::<StepWaker>::default();
-        let waker = Waker::from(wakeups.clone());
-        Ok(Self { sender, driver: ConnectionDriver(Some(Box::pin(driver))), wakeups, waker })
-    }
-
-    /// Whether it can take a request now.
-    fn is_free(&mut self) -> bool {
-        // Driving it once shows whether the server has closed it.
-        self.driver.turn(&mut Context::from_waker(Waker::noop()));
-        !self.driver.is_over() && self.sender.is_ready()
-    }
 }
 
 impl SharedConnection {
@@ -177,46 +85,49 @@ impl ConnectionPool {
     /// is not a failure: nothing was sent, so another connection may take it.
     pub(super) async fn send(
         self: &Arc<Self>,
-        mut request: OutgoingRequest,
+        message: OutgoingMessage<'_>,
     ) -> Result<Response<DrivenBody>, TransportError> {
-        let uri = request.uri().clone();
-        let broken = |failure| broken(&uri, failure);
         if let Some(mut sender) = self.shared() {
-            match exchange_shared(&mut sender, &uri, request).await {
+            // Boxed, as is a new connection below: a call on an idle connection needs no room for them.
+            match Box::pin(exchange_shared(&mut sender, message)).await {
                 Ok(response) => return Ok(response),
-                Err((_, Some(unsent))) => request = unsent,
-                Err(failure) => return Err(broken(failure)),
+                Err(failure) if failure.may_be_sent => return Err(failure),
+                Err(_) => {}
             }
         }
         // The server may have closed any idle connection by now, so they are tried in turn.
-        while let Some(mut connection) = self.take() {
-            match exchange(&mut connection, &uri, request).await {
-                Ok(response) => return Ok(self.driven(response, connection)),
-                Err((_, Some(unsent))) => request = unsent,
-                Err(failure) => return Err(broken(failure)),
+        while let Some(mut wire) = self.take() {
+            match wire.exchange(message).await {
+                Ok(head) => return Ok(self.driven(head, wire)),
+                Err(failure) if failure.may_be_sent => return Err(broken(message.uri, &failure.error, true)),
+                Err(_) => {}
             }
         }
-        match self.connect(&uri).await? {
-            NewConnection::Http1(mut connection) => match exchange(&mut connection, &uri, request).await {
-                Ok(response) => Ok(self.driven(response, connection)),
-                Err(failure) => Err(broken(failure)),
+        Box::pin(self.send_on_new(message)).await
+    }
+
+    async fn send_on_new(
+        self: &Arc<Self>,
+        message: OutgoingMessage<'_>,
+    ) -> Result<Response<DrivenBody>, TransportError> {
+        match self.connect(message.uri).await? {
+            NewConnection::Http1(mut wire) => match wire.exchange(message).await {
+                Ok(head) => Ok(self.driven(head, wire)),
+                Err(failure) => Err(broken(message.uri, &failure.error, failure.may_be_sent)),
             },
-            NewConnection::Http2(sender) => {
-                let mut sender = self.share(sender);
-                exchange_shared(&mut sender, &uri, request).await.map_err(broken)
-            }
+            NewConnection::Http2(sender) => exchange_shared(&mut self.share(sender), message).await,
         }
     }
 
     async fn connect(&self, uri: &Uri) -> Result<NewConnection, TransportError> {
         let refused = |error: BoxError| TransportError::connect(host_of(uri), &*error);
         let stream = self.connector.connect(uri.clone()).await.map_err(refused)?;
-        let broke = |error: hyper::Error| TransportError::broke(host_of(uri), &error, true);
         if !stream.connected().is_negotiated_h2() {
-            return PooledConnection::handshake(stream).await.map(NewConnection::Http1).map_err(broke);
+            return Ok(NewConnection::Http1(Box::new(Http1Wire::new(stream))));
         }
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        let (sender, driver) = builder.timer(TokioTimer::new()).handshake(stream).await.map_err(broke)?;
+        let shaking = builder.timer(TokioTimer::new()).handshake(stream).await;
+        let (sender, driver) = shaking.map_err(|error| broken(uri, &error, true))?;
         // It ends with the last sender and the last response, so it needs no parent that waits for it.
         tokio::spawn(async move {
             let _ = driver.await;
@@ -244,39 +155,35 @@ impl ConnectionPool {
         sender
     }
 
-    /// The most recently used connection that can take a request.
-    fn take(&self) -> Option<PooledConnection> {
+    /// The most recently used connection. Whether it is still open shows when it is used.
+    fn take(&self) -> Option<Box<Http1Wire>> {
+        let mut idle = self.idle.lock();
         loop {
-            // The lock is free again before the connection is polled below.
-            let IdleConnection { mut connection, since } = self.idle.lock().http1.pop()?;
-            if since.elapsed() < IDLE && connection.is_free() {
-                return Some(connection);
+            let IdleConnection { wire, since } = idle.http1.pop()?;
+            if since.elapsed() < IDLE {
+                return Some(wire);
             }
         }
     }
 
-    fn driven(self: &Arc<Self>, response: Response<Incoming>, connection: PooledConnection) -> Response<DrivenBody> {
-        let pool = Arc::downgrade(self);
-        response.map(|body| {
-            let mut body = DrivenBody { body, connection: Some(connection), pool };
-            // An empty body is never polled, so its end would not be noticed.
-            if body.is_end_stream() {
-                body.release();
-            }
-            body
-        })
+    fn driven(self: &Arc<Self>, head: ResponseHead, wire: Box<Http1Wire>) -> Response<DrivenBody> {
+        let body = BodySource::Http1(ArrivingBody::new(wire, head.framing, head.is_kept));
+        let mut body = DrivenBody { source: body, pool: Arc::downgrade(self) };
+        // An empty body is never polled, so its end would not be noticed.
+        body.release_at_end();
+        let mut response = Response::new(body);
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        response
     }
 
     /// Takes a connection back whose response was read to the end.
-    fn give_back(self: &Arc<Self>, mut connection: PooledConnection) {
-        if !connection.is_free() {
-            return;
-        }
+    fn give_back(self: &Arc<Self>, wire: Box<Http1Wire>) {
         let mut idle = self.idle.lock();
         if idle.http1.len() >= KEPT {
             return;
         }
-        idle.http1.push(IdleConnection { connection, since: Instant::now() });
+        idle.http1.push(IdleConnection { wire, since: Instant::now() });
         self.start_sweep(&mut idle);
     }
 
@@ -289,7 +196,7 @@ impl ConnectionPool {
     /// Drops connections that are too old or were closed by the server; `false` when none is left.
     fn drop_unusable(&self) -> bool {
         let mut idle = self.idle.lock();
-        idle.http1.retain_mut(|idle| idle.since.elapsed() < IDLE && idle.connection.is_free());
+        idle.http1.retain_mut(|idle| idle.since.elapsed() < IDLE && idle.wire.is_silent());
         idle.http2 = idle.http2.take().filter(SharedConnection::is_usable);
         // Decided under the lock, so a connection that returns later starts a new sweep.
         idle.is_swept = !idle.http1.is_empty() || idle.http2.is_some();
@@ -307,66 +214,31 @@ async fn sweep(pool: Weak<ConnectionPool>) {
     }
 }
 
-/// An error, and the request if it was certainly not sent.
-type ExchangeFailure = (hyper::Error, Option<OutgoingRequest>);
-
-fn broken(uri: &Uri, (error, unsent): ExchangeFailure) -> TransportError {
-    TransportError::broke(host_of(uri), &error, unsent.is_none())
+fn broken(uri: &Uri, error: &(dyn Error + 'static), may_be_sent: bool) -> TransportError {
+    TransportError::broke(host_of(uri), error, may_be_sent)
 }
 
 fn host_of(uri: &Uri) -> &str {
     uri.host().unwrap_or("the server")
 }
 
-/// Sends a request on an HTTP/1 connection and moves bytes until the head of the response is there.
-async fn exchange(
-    connection: &mut PooledConnection,
-    uri: &Uri,
-    mut request: OutgoingRequest,
-) -> Result<Response<Incoming>, ExchangeFailure> {
-    to_origin_form(&mut request, uri);
-    let PooledConnection { sender, driver, wakeups, waker } = connection;
-    let mut answer = std::pin::pin!(sender.try_send_request(request));
-    std::future::poll_fn(|task| {
-        wakeups.poll(waker, task, |context| {
-            // The driver first: what it reads may complete the answer in the same step.
-            driver.turn(context);
-            answer.as_mut().poll(context)
-        })
-    })
-    .await
-    .map_err(|mut error| {
-        let unsent = error.take_message();
-        (error.into_error(), unsent)
-    })
-}
-
 /// Sends a request on an HTTP/2 connection, whose own task moves the bytes.
 async fn exchange_shared(
     sender: &mut Http2Sender,
-    uri: &Uri,
-    mut request: OutgoingRequest,
-) -> Result<Response<DrivenBody>, ExchangeFailure> {
+    message: OutgoingMessage<'_>,
+) -> Result<Response<DrivenBody>, TransportError> {
+    let mut request = Request::new(Full::new(message.body.clone()));
+    *request.method_mut() = message.method.clone();
     // HTTP/2 sends scheme and authority as fields of their own, which hyper takes from the absolute form.
-    *request.uri_mut() = uri.clone();
+    *request.uri_mut() = message.uri.clone();
+    *request.headers_mut() = message.headers.clone();
     match sender.try_send_request(request).await {
-        Ok(response) => Ok(response.map(|body| DrivenBody { body, connection: None, pool: Weak::new() })),
+        Ok(response) => Ok(response.map(|body| DrivenBody { source: BodySource::Http2(body), pool: Weak::new() })),
         Err(mut error) => {
-            let unsent = error.take_message();
-            Err((error.into_error(), unsent))
+            // hyper returns the request if it was certainly not sent.
+            let may_be_sent = error.take_message().is_none();
+            Err(broken(message.uri, &error.into_error(), may_be_sent))
         }
-    }
-}
-
-/// The request as an HTTP/1 server expects it: the path alone, the host in a header
-/// ([RFC 9112](https://www.rfc-editor.org/rfc/rfc9112#name-origin-form)).
-fn to_origin_form(request: &mut OutgoingRequest, uri: &Uri) {
-    let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-    *request.uri_mut() = path.into();
-    if let Entry::Vacant(entry) = request.headers_mut().entry(HOST)
-        && let Some(host) = uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok())
-    {
-        entry.insert(host);
     }
 }
 
@@ -374,50 +246,74 @@ fn to_origin_form(request: &mut OutgoingRequest, uri: &Uri) {
 /// HTTP/1 connection and resets an HTTP/2 stream.
 #[derive(Debug)]
 pub(super) struct DrivenBody {
-    body: Incoming,
-    /// `None` on HTTP/2, and once the connection is back in the pool.
-    connection: Option<PooledConnection>,
+    source: BodySource,
     pool: Weak<ConnectionPool>,
 }
 
+#[derive(Debug)]
+enum BodySource {
+    Http1(ArrivingBody),
+    Http2(Incoming),
+    /// The connection is back in the pool.
+    Over,
+}
+
 impl DrivenBody {
-    /// Returns the connection to the pool.
-    fn release(&mut self) {
-        if let (Some(connection), Some(pool)) = (self.connection.take(), self.pool.upgrade()) {
-            pool.give_back(connection);
+    /// The length that the server announced, unless the body has to be read in pieces.
+    pub(super) fn announced(&self) -> Option<u64> {
+        match &self.source {
+            BodySource::Http1(body) => body.announced(),
+            BodySource::Http2(_) => None,
+            BodySource::Over => Some(0),
+        }
+    }
+
+    /// Reads all of it at once, as long as it was announced to be.
+    pub(super) async fn whole(&mut self, length: usize) -> Result<Bytes, BoxError> {
+        let BodySource::Http1(body) = &mut self.source else { return Ok(Bytes::new()) };
+        let whole = poll_fn(|context| body.poll_whole(length, context)).await?;
+        self.release_at_end();
+        Ok(whole)
+    }
+
+    /// Returns the connection to the pool, once the body was read.
+    fn release_at_end(&mut self) {
+        if !matches!(&self.source, BodySource::Http1(body) if body.is_over()) {
+            return;
+        }
+        if let BodySource::Http1(body) = std::mem::replace(&mut self.source, BodySource::Over)
+            && let (Some(wire), Some(pool)) = (body.into_wire(), self.pool.upgrade())
+        {
+            pool.give_back(wire);
         }
     }
 }
 
 impl Body for DrivenBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = &mut *self;
-        let frame = match &mut this.connection {
-            None => Pin::new(&mut this.body).poll_frame(context),
-            Some(PooledConnection { driver, wakeups, waker, .. }) => wakeups.poll(waker, context, |context| {
-                driver.turn(context);
-                Pin::new(&mut this.body).poll_frame(context)
-            }),
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = match &mut self.source {
+            BodySource::Over => None,
+            BodySource::Http2(body) => {
+                ready!(Pin::new(body).poll_frame(context)).map(|frame| frame.map_err(Into::into))
+            }
+            BodySource::Http1(body) => {
+                let piece = ready!(body.poll_piece(context));
+                piece.map(|piece| piece.map(Frame::data).map_err(Into::into))
+            }
         };
-        let frame = std::task::ready!(frame);
-        if frame.is_none() || self.body.is_end_stream() {
-            self.release();
-        }
+        self.release_at_end();
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.source {
+            BodySource::Over => true,
+            BodySource::Http1(body) => body.is_over(),
+            BodySource::Http2(body) => body.is_end_stream(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The response to one HTTP request: a bounded body, or a bounded stream of events.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
@@ -100,19 +101,12 @@ impl HttpResponse {
 
     pub async fn bytes(mut self) -> Result<Bytes, TransportError> {
         self.refuse_encoding()?;
-        let Some(first) = next_data(&mut self.body).await? else { return Ok(Bytes::new()) };
-        // Most bodies come in one piece, which is not copied.
-        let Some(second) = next_data(&mut self.body).await? else { return Ok(first) };
-        let mut all = BytesMut::from(first);
-        all.extend_from_slice(&second);
-        while let Some(more) = next_data(&mut self.body).await? {
-            // Checked while reading: a server may send more than it announced.
-            if all.len() + more.len() > MAX_BODY {
-                return Err(too_large());
-            }
-            all.extend_from_slice(&more);
+        match self.body.announced() {
+            Some(length) if length > MAX_BODY as u64 => Err(too_large()),
+            Some(length) => self.body.whole(length as usize).await.map_err(|error| broke(&*error)),
+            // Boxed: most bodies have a length, and need no room for this.
+            None => Box::pin(gather(self.body)).await,
         }
-        Ok(all.freeze())
     }
 
     /// The body as events.
@@ -126,6 +120,19 @@ impl HttpResponse {
             is_over: false,
         })
     }
+}
+
+/// A body that comes in pieces. Each is copied as it comes, so that its buffer can take the next.
+async fn gather(mut body: DrivenBody) -> Result<Bytes, TransportError> {
+    let mut all = BytesMut::new();
+    while let Some(more) = next_data(&mut body).await? {
+        // Checked while reading: a server may send more than it announced.
+        if all.len() + more.len() > MAX_BODY {
+            return Err(too_large());
+        }
+        all.extend_from_slice(&more);
+    }
+    Ok(all.freeze())
 }
 
 fn too_large() -> TransportError {
@@ -148,7 +155,7 @@ fn status_hint(status: StatusCode, asks_to_wait: bool) -> Option<String> {
 
 async fn next_data(body: &mut DrivenBody) -> Result<Option<Bytes>, TransportError> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| broke(&error))?;
+        let frame = frame.map_err(|error| broke(&*error))?;
         if let Ok(data) = frame.into_data()
             // Trailers and empty frames carry no data.
             && !data.is_empty()
@@ -159,7 +166,7 @@ async fn next_data(body: &mut DrivenBody) -> Result<Option<Bytes>, TransportErro
     Ok(None)
 }
 
-fn broke(error: &hyper::Error) -> TransportError {
+fn broke(error: &(dyn Error + 'static)) -> TransportError {
     TransportError::sent(TransportErrorKind::Lost, format!("the answer broke off: {}", chain(error)))
 }
 
@@ -195,7 +202,7 @@ impl EventStream {
                 }
                 Some(Err(error)) => {
                     self.is_over = true;
-                    return Poll::Ready(Some(Err(broke(&error))));
+                    return Poll::Ready(Some(Err(broke(&*error))));
                 }
                 None => self.is_over = true,
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::StatusCode;
 use tsugi_protocol::answer::{Call, CallFailure, Fault, FaultCode, Outcome, Reply, SentState};
 use tsugi_protocol::codec::sse::SseEvent;
@@ -47,14 +48,19 @@ pub(super) fn start(core: &Arc<HttpCore>, call: Call, turn: Option<TurnPermit>) 
         call: call.clone(),
     };
     let upstream: UpstreamHalf = match core.era() {
-        Era::Modern => Box::pin(async move { ended(&request.core.clone(), modern(request).await) }),
-        Era::Legacy => Box::pin(async move { ended(&request.core.clone(), legacy(request).await) }),
+        Era::Modern => Box::pin(modern(request).map(ended(core))),
+        Era::Legacy => Box::pin(legacy(request).map(ended(core))),
     };
     Reply::from_source(CallReply::new(core.clone(), slot, call, turn, Some(upstream)))
 }
 
-fn ended(core: &HttpCore, arrival: Result<CallArrival, Fault>) -> CallArrival {
-    arrival.unwrap_or_else(|fault| CallArrival::Failed(Arc::new(fault.on_server(&core.table.context.server))))
+/// What becomes of a call, even when it fails. A function and not an `async` block, which would have room for the
+/// exchange twice.
+fn ended(core: &Arc<HttpCore>) -> impl FnOnce(Result<CallArrival, Fault>) -> CallArrival + use<> {
+    let core = core.clone();
+    move |arrival| {
+        arrival.unwrap_or_else(|fault| CallArrival::Failed(Arc::new(fault.on_server(&core.table.context.server))))
+    }
 }
 
 fn write(call: &Call, id: u64, era: Era) -> Bytes {
@@ -63,17 +69,25 @@ fn write(call: &Call, id: u64, era: Era) -> Bytes {
     request.finish_line().freeze()
 }
 
-async fn modern(mut request: SentRequest) -> Result<CallArrival, Fault> {
-    let core = request.core.clone();
-    let known = *core.lessons.borrow();
-    let response = core.post_modern(&request.call, request.id).await?;
+// Every call allocates and moves this future, so whatever is rare in it is boxed.
+async fn modern(request: SentRequest) -> Result<CallArrival, Fault> {
+    let known = *request.core.lessons.borrow();
+    let response = request.core.post_modern(&request.call, request.id).await?;
     let may_mismatch = response.status == StatusCode::BAD_REQUEST && request.call.method == Method::ToolsCall;
     let arrival = request.read(response).await?;
-    if !may_mismatch || !is_header_mismatch(&arrival) || !core.learn_headers(known).await {
+    if !may_mismatch || !is_header_mismatch(&arrival) {
         return Ok(arrival);
     }
-    // A call that was refused for its headers was not made, so it is made again, once
-    // ([Client Behavior](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior)).
+    Box::pin(repeat_with_headers(request, known, arrival)).await
+}
+
+/// Makes a call again that was refused for its headers, once: it was not made
+/// ([Client Behavior](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior)).
+async fn repeat_with_headers(mut request: SentRequest, known: u64, refused: CallArrival) -> Result<CallArrival, Fault> {
+    let core = request.core.clone();
+    if !core.learn_headers(known).await {
+        return Ok(refused);
+    }
     // The slot only lends its number: an id is used once.
     let again = core.table.open_own()?;
     request.id = again.key();
@@ -87,18 +101,12 @@ fn is_header_mismatch(arrival: &CallArrival) -> bool {
 }
 
 async fn legacy(mut request: SentRequest) -> Result<CallArrival, Fault> {
-    let core = request.core.clone();
-    raise_level(&core, &request.call);
-    let session = core.session();
+    raise_level(&request.core, &request.call);
+    let session = request.core.session();
     let message = write(&request.call, request.id, Era::Legacy);
-    let mut response = core.post_legacy(&message, &session, Some(&request.call)).await?;
+    let mut response = request.core.post_legacy(&message, &session, Some(&request.call)).await?;
     if response.status == StatusCode::NOT_FOUND && session.id.is_some() {
-        // The server forgot the session, so it did nothing with the call
-        // ([Session Management](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management)).
-        core.reopen(&session).await?;
-        let session = core.session();
-        response = core.post_legacy(&message, &session, Some(&request.call)).await?;
-        request.identity = session.identity;
+        response = Box::pin(request.repeat_in_new_session(&session, &message)).await?;
     }
     if response.kind() == BodyKind::Other && response.status == StatusCode::ACCEPTED {
         // The answer comes on the session's own stream, into the slot.
@@ -119,10 +127,22 @@ struct SentRequest {
 }
 
 impl SentRequest {
+    /// Sends a legacy call again whose session the server forgot: it did nothing with the call
+    /// ([Session Management](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management)).
+    async fn repeat_in_new_session(&mut self, forgotten: &HttpSession, message: &Bytes) -> Result<HttpResponse, Fault> {
+        self.core.reopen(forgotten).await?;
+        let session = self.core.session();
+        let response = self.core.post_legacy(message, &session, Some(&self.call)).await?;
+        self.identity = session.identity;
+        Ok(response)
+    }
+
     async fn read(&self, response: HttpResponse) -> Result<CallArrival, Fault> {
         match response.kind() {
             BodyKind::Json => self.read_body(response).await,
-            BodyKind::Events if response.status.is_success() => ResponseStream::of(response)?.follow(self).await,
+            BodyKind::Events if response.status.is_success() => {
+                Box::pin(ResponseStream::of(response)?.follow(self)).await
+            }
             _ => Err(self.core.not_an_answer(&response)),
         }
     }
@@ -354,5 +374,21 @@ impl HttpCore {
         let kind = response.header("content-type").unwrap_or("nothing");
         let message = format!("the server answered with {kind}, not with a message");
         self.table.context.fault(FaultCode::InvalidResponse, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_output<A, F: Future>(_: fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_future_of_a_call_has_no_room_for_what_is_rare() {
+        for size in [size_of_output(modern), size_of_output(legacy)] {
+            assert!(size <= 3200, "{size} bytes are allocated and moved for every call");
+        }
     }
 }
