@@ -25,6 +25,10 @@ pub enum VaultProblem {
     Damaged,
     #[error("the vault's file could not be used: {0}")]
     File(std::io::ErrorKind),
+    #[error("the address of the vault's database cannot be read")]
+    BadAddress,
+    #[error("the vault's database does not answer; the log has the cause")]
+    Unreachable,
     #[error("the system has no random numbers")]
     NoRandom,
 }

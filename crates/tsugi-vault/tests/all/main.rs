@@ -1,6 +1,6 @@
 //! A vault from outside: what opens, what does not, and who may change it at the same time.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may stop, and say what it skips")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,6 +9,7 @@ use tsugi_oauth::record::{CredentialKey, CredentialOwner};
 use tsugi_oauth::store::CredentialStore;
 use tsugi_vault::file::FileVault;
 use tsugi_vault::key_source::{VaultKeyRing, VaultKeySource};
+use tsugi_vault::postgres::PostgresVault;
 use tsugi_vault::seal::VaultKey;
 use zeroize::Zeroizing;
 
@@ -129,6 +130,72 @@ async fn a_key_file_is_made_with_the_first_record_and_replaced_under_those_who_u
     assert!(get(&other, "ann").await.unwrap_err().contains("key file is gone"));
     assert!(other.write(&key("bob"), Some(Zeroizing::new(vec![1]))).await.is_err(), "no new key for old records");
     assert!(!key_path.exists());
+}
+
+/// The database for tests; without one, this says so and nothing is tried.
+fn database(secret: &str) -> Option<PostgresVault> {
+    let Ok(url) = std::env::var("TSUGI_TEST_POSTGRES") else {
+        println!("not run: TSUGI_TEST_POSTGRES is not set");
+        return None;
+    };
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+    Some(PostgresVault::new(&url, VaultKeyRing::parse(secret).unwrap(), tls).unwrap())
+}
+
+/// A name that no other test uses.
+fn fresh_owner() -> CredentialKey {
+    key(&VaultKey::generate().unwrap())
+}
+
+#[tokio::test]
+async fn a_database_keeps_sealed_records_and_gives_them_to_their_owner_alone() {
+    let (secret, other) = (VaultKey::generate().unwrap(), VaultKey::generate().unwrap());
+    let Some(vault) = database(&secret) else { return };
+    let (ann, bob) = (fresh_owner(), fresh_owner());
+    let record = || Some(Zeroizing::new(b"s3cret-token".to_vec()));
+    assert_eq!(vault.read(&ann).await, Ok(None));
+    vault.write(&ann, record()).await.unwrap();
+    vault.write(&ann, record()).await.unwrap();
+    assert_eq!(vault.read(&ann).await.unwrap(), record());
+    assert!(vault.owners().await.unwrap().contains(&ann));
+    assert!(database(&other).unwrap().read(&ann).await.is_err(), "another key");
+    let (client, connection) =
+        tokio_postgres::connect(&std::env::var("TSUGI_TEST_POSTGRES").unwrap(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let row = client.query_one("select sealed from tsugi_vault where owner = $1", &[&ann.to_string()]).await.unwrap();
+    let sealed: String = row.get(0);
+    assert!(!sealed.contains("s3cret"));
+    let copy = "insert into tsugi_vault (owner, sealed) values ($1, $2)";
+    client.execute(copy, &[&bob.to_string(), &sealed]).await.unwrap();
+    assert!(vault.read(&bob).await.is_err(), "a record that was copied to another owner");
+    for owner in [&ann, &bob] {
+        vault.write(owner, None).await.unwrap();
+        assert_eq!(vault.read(owner).await, Ok(None));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_users_of_a_database_change_one_record_one_after_the_other() {
+    let secret = VaultKey::generate().unwrap();
+    let Some(vault) = database(&secret) else { return };
+    let owner = fresh_owner();
+    vault.write(&owner, Some(Zeroizing::new(b"0".to_vec()))).await.unwrap();
+    let users = (0..20).map(|_| {
+        let (vault, owner) = (database(&secret).unwrap(), owner.clone());
+        tokio::spawn(async move {
+            let _lock = vault.lock(&owner).await.unwrap();
+            let count: u32 =
+                String::from_utf8(vault.read(&owner).await.unwrap().unwrap().to_vec()).unwrap().parse().unwrap();
+            vault.write(&owner, Some(Zeroizing::new((count + 1).to_string().into_bytes()))).await.unwrap();
+        })
+    });
+    for user in users.collect::<Vec<_>>() {
+        user.await.unwrap();
+    }
+    assert_eq!(vault.read(&owner).await.unwrap().unwrap().to_vec(), b"20");
+    vault.write(&owner, None).await.unwrap();
 }
 
 /// Twenty vaults with their own file handles stand for twenty processes: `flock` belongs to an open file.
