@@ -21,6 +21,7 @@
 compile_error!("tsugi runs on Linux and macOS; on Windows, use WSL");
 
 mod blocking;
+mod capture;
 mod command;
 mod detached;
 mod egress;
@@ -39,6 +40,7 @@ mod tree;
 #[cfg(target_os = "linux")]
 mod guardian;
 
+pub use capture::{CaptureLimits, capture_output};
 pub use command::{EnvInheritance, JobCommand};
 pub use detached::start_detached;
 pub use egress::EgressAccess;

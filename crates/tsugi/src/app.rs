@@ -144,6 +144,9 @@ impl App {
     pub(crate) fn configuration(&self) -> Result<LoadedConfig, CommandFailure> {
         let mut loaded = layer::load(&self.wish(), &self.context)?;
         self.warn(&loaded);
+        if loaded.origin.path().is_none() {
+            self.credentials.name_by_address();
+        }
         ad_hoc::apply(&mut loaded, &self.common, &self.context.environment)?;
         if loaded.origin == ConfigOrigin::Nothing {
             self.use_builtins(&mut loaded.settings)?;

@@ -53,7 +53,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Auth(args) => auth::run(app, &args).await,
         CliCommand::Login(args) => login::run(app, &args).await,
         CliCommand::Logout(args) => logout::run(app, &args).await,
-        CliCommand::Vault(args) => vault::run(app, &args),
+        CliCommand::Vault(args) => vault::run(app, &args).await,
         CliCommand::Tools(args) => tools::run(app, &args).await,
         CliCommand::Call(args) => call::run(app, args).await,
         CliCommand::Batch(args) => batch::run(app, &args).await,

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use rustls::ClientConfig;
 use tsugi_auth::endpoint::PlainHttp;
 use tsugi_auth::jose::signer::JwsSigner;
 use tsugi_auth::scope::ScopeSet;
@@ -19,15 +21,18 @@ use tsugi_oauth::credential::options::{
 use tsugi_oauth::discovery::DiscoveryRules;
 use tsugi_oauth::record::{CredentialKey, CredentialOwner};
 use tsugi_oauth::registration::{ClientChoice, ConfiguredClient};
+use tsugi_oauth::store::CredentialStore;
 use tsugi_outbound::{OutboundGuard, OutboundRules};
 use tsugi_protocol::answer::{Fault, FaultCode};
 use tsugi_transport::guarded_fetch::GuardedFetch;
-use tsugi_transport::http::{RequestCredential, TargetCredential};
+use tsugi_transport::http::{RequestCredential, TargetCredential, tls_config};
 use tsugi_vault::file::FileVault;
 use tsugi_vault::key_source::{VaultKeyRing, VaultKeySource};
+use tsugi_vault::postgres::PostgresVault;
 use tsugi_vault::seal::{VaultKey, VaultProblem};
 use url::Url;
 
+use crate::config::secret::Secret;
 use crate::config::settings::{
     CheckedSettings, ProviderQuirk, RemoteTarget, RemoteTransport, UpstreamAuthMode, UpstreamAuthSettings,
     UpstreamClientSettings, UpstreamProviderSettings, VaultSettings,
@@ -40,6 +45,8 @@ const CLIENT_NAME: &str = "tsugi";
 pub(crate) struct CredentialRegistry {
     state_directory: Option<PathBuf>,
     known: Mutex<HashMap<String, Arc<OauthCredential>>>,
+    /// The servers stand in no file, so that `tsugi login` knows them by their address alone.
+    is_by_address: AtomicBool,
 }
 
 /// Where credentials come from: the vault, and what may be reached to renew them.
@@ -58,7 +65,12 @@ impl CredentialTerms {
 
 impl CredentialRegistry {
     pub(crate) fn new(state_directory: Option<PathBuf>) -> Self {
-        Self { state_directory, known: Mutex::default() }
+        Self { state_directory, known: Mutex::default(), is_by_address: AtomicBool::new(false) }
+    }
+
+    /// From now on servers are named by their address in advice.
+    pub(crate) fn name_by_address(&self) {
+        self.is_by_address.store(true, Ordering::Relaxed);
     }
 
     /// What signs the requests to a server, unless it has a key of its own. It never signs in by itself: `tsugi login`
@@ -75,7 +87,8 @@ impl CredentialRegistry {
         let Some(vault) = self.vault(&terms.vault).map_err(|problem| unusable(&problem.to_string()))? else {
             return Ok(None);
         };
-        let made = credential(name, remote, terms, vault, SignInWay::Elsewhere, &[])?;
+        let word = if self.is_by_address.load(Ordering::Relaxed) { &remote.shown } else { name };
+        let made = credential(word, remote, terms, vault, SignInWay::Elsewhere, &[])?;
         let mut known = self.known.lock();
         // A reload must not forget what a credential has found out.
         let kept = known.get(name).filter(|known| known.label() == made.label()).cloned();
@@ -84,22 +97,27 @@ impl CredentialRegistry {
         Ok(Some(TargetCredential::new(credential)))
     }
 
-    /// The file of the vault; none without a state directory.
+    /// The file of the vault; none without a state directory, or with a database.
     pub(crate) fn vault_file(&self, settings: &VaultSettings) -> Option<PathBuf> {
+        if settings.url.is_some() {
+            return None;
+        }
         settings.file.clone().or_else(|| Some(self.state_directory.as_ref()?.join("vault.json")))
     }
 
-    pub(crate) fn vault(&self, settings: &VaultSettings) -> Result<Option<FileVault>, VaultProblem> {
+    /// Where sign-ins are kept; nowhere without a state directory.
+    pub(crate) fn vault(&self, settings: &VaultSettings) -> Result<Option<CredentialVault>, VaultProblem> {
+        if let (Some(url), Some(key)) = (&settings.url, &settings.key) {
+            let tls = ClientConfig::clone(&tls_config());
+            let vault = PostgresVault::new(url.expose(), key_ring(settings, key)?, tls)?;
+            return Ok(Some(CredentialVault::Database(vault)));
+        }
         let Some(file) = self.vault_file(settings) else { return Ok(None) };
         let keys = match &settings.key {
-            Some(key) => {
-                let before = settings.previous_key.iter().map(|key| VaultKey::parse(key.expose()));
-                let ring = VaultKeyRing::new(VaultKey::parse(key.expose())?, before.collect::<Result<_, _>>()?);
-                VaultKeySource::Given(ring)
-            }
+            Some(key) => VaultKeySource::Given(key_ring(settings, key)?),
             None => VaultKeySource::File(file.with_extension("key")),
         };
-        Ok(Some(FileVault::new(file, keys)))
+        Ok(Some(CredentialVault::File(FileVault::new(file, keys))))
     }
 
     /// The vault has changed: every credential looks again, and servers that wait for a sign-in try it.
@@ -109,8 +127,48 @@ impl CredentialRegistry {
     }
 }
 
-/// Whether OAuth is a way into this server: not over a WebSocket, and not beside a key that is written down.
+/// The file or the database that sign-ins are kept in.
+pub(crate) enum CredentialVault {
+    File(FileVault),
+    Database(PostgresVault),
+}
+
+impl CredentialVault {
+    /// Whose sign-ins there are.
+    pub(crate) async fn owners(&self) -> Result<Vec<CredentialKey>, VaultProblem> {
+        match self {
+            Self::File(vault) => vault.owners(),
+            Self::Database(vault) => vault.owners().await,
+        }
+    }
+
+    /// Seals everything with the newest key.
+    pub(crate) async fn rekey(&self) -> Result<usize, VaultProblem> {
+        match self {
+            Self::File(vault) => vault.rekey(),
+            Self::Database(vault) => vault.rekey().await,
+        }
+    }
+
+    fn into_store(self) -> Arc<dyn CredentialStore> {
+        match self {
+            Self::File(vault) => Arc::new(vault),
+            Self::Database(vault) => Arc::new(vault),
+        }
+    }
+}
+
+fn key_ring(settings: &VaultSettings, key: &Secret) -> Result<VaultKeyRing, VaultProblem> {
+    let before = settings.previous_key.iter().map(|key| VaultKey::parse(key.expose()));
+    Ok(VaultKeyRing::new(VaultKey::parse(key.expose())?, before.collect::<Result<_, _>>()?))
+}
+
+/// Whether OAuth is a way into this server: not over a WebSocket, and not beside a key that is written down. A server that
+/// came over the network gets no sign-in of the person who runs us, unless that person wrote `auth` into its entry.
 pub(crate) fn may_sign_in(remote: &RemoteTarget) -> bool {
+    if remote.guard.is_some() && remote.auth.is_none() {
+        return false;
+    }
     let has_key = remote.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     let is_header = remote.auth.as_ref().is_some_and(|auth| auth.mode == UpstreamAuthMode::Header);
     remote.transport != RemoteTransport::Websocket && !has_key && !is_header
@@ -125,12 +183,12 @@ pub(crate) fn vault_address(url: &Url) -> String {
     url.into()
 }
 
-/// The credential for a server, signed in the way that is given.
+/// The credential for a server, signed in the way that is given. `word` is what `tsugi login` knows the server by.
 pub(crate) fn credential(
-    name: &str,
+    word: &str,
     remote: &RemoteTarget,
     terms: &CredentialTerms,
-    vault: FileVault,
+    vault: CredentialVault,
     way: SignInWay,
     more_scopes: &[String],
 ) -> Result<Arc<OauthCredential>, Fault> {
@@ -150,10 +208,10 @@ pub(crate) fn credential(
         scopes: (!scopes.is_empty()).then_some(scopes),
         quirks: quirks(auth),
         need: if auth.is_some() { SignInNeed::Always } else { SignInNeed::WhenAsked },
-        advice: Some(format!("run `tsugi login {name}`")).filter(|_| is_of_person(auth)),
+        advice: Some(format!("run `tsugi login {word}`")).filter(|_| is_of_person(auth)),
     };
     let fetch = GuardedFetch::new(OutboundGuard::new(terms.outbound.clone()));
-    Ok(OauthCredential::new(options, fetch, Arc::new(vault)))
+    Ok(OauthCredential::new(options, fetch, vault.into_store()))
 }
 
 /// Whether a person signs in, and not a program.

@@ -1,5 +1,7 @@
 //! The vault and its changes: a sign-in by `tsugi login` takes effect in a running process.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,7 +54,7 @@ impl VaultWatcher {
 fn watch(file: &Path, sender: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
     let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty())?;
     // The first sign-in makes the directory, and it must be watched before that.
-    std::fs::create_dir_all(directory).ok()?;
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).ok()?;
     let directory = directory.canonicalize().ok()?;
     let file = directory.join(file.file_name()?);
     let on_event = move |event: notify::Result<notify::Event>| {

@@ -17,7 +17,7 @@ use crate::cli::NoServerFlags;
 use crate::config::parse;
 use crate::failure::CommandFailure;
 use crate::output::{OutputFormat, printable};
-use crate::report::exit::CommandExit;
+use crate::report::{self, exit::CommandExit};
 use page_opener::{CodeDisplay, LocalBrowser, PastedAddress};
 use remote::LoginTarget;
 
@@ -82,11 +82,14 @@ pub(crate) async fn run(app: &App, args: &LoginArgs) -> Result<CommandExit, Comm
     let refusal = remote::ask(&target).await?;
     let status = credential.sign_in(refusal.headers.as_ref()).await;
     let status = status.map_err(|failure| remote::sign_in_failure(&target.name, &failure, refusal.is_open))?;
-    report(app, &target, &status)?;
+    show(app, &target, &status)?;
+    if let Some(fault) = remote::try_out(app, &terms, &target).await {
+        app.output.message(|paint| report::warning(&fault, paint));
+    }
     Ok(CommandExit::Success)
 }
 
-fn report(app: &App, target: &LoginTarget, status: &SignInStatus) -> Result<(), CommandFailure> {
+fn show(app: &App, target: &LoginTarget, status: &SignInStatus) -> Result<(), CommandFailure> {
     let SignInStatus::SignedIn { issuer, until, can_refresh, scope } = status else {
         return Err(CommandFailure::usage("the sign-in did not last: its token has expired already"));
     };

@@ -39,7 +39,7 @@ pub(crate) async fn run(app: &App, args: &LogoutArgs) -> Result<CommandExit, Com
     let loaded = app.configuration()?;
     let targets = match &args.server {
         Some(server) => vec![LoginTarget::find(app, &loaded, server)?],
-        None => all(app, &loaded)?,
+        None => all(app, &loaded).await?,
     };
     let mut done = Vec::new();
     for target in &targets {
@@ -65,9 +65,9 @@ async fn sign_out(app: &App, loaded: &LoadedConfig, target: &LoginTarget) -> Res
 }
 
 /// Every server that the vault has a sign-in for, by its configured name where it has one.
-fn all(app: &App, loaded: &LoadedConfig) -> Result<Vec<LoginTarget>, CommandFailure> {
+async fn all(app: &App, loaded: &LoadedConfig) -> Result<Vec<LoginTarget>, CommandFailure> {
     let vault = remote::vault(app, &CredentialTerms::of(&loaded.settings))?;
-    let owners = vault.owners().map_err(|problem| CommandFailure::usage(problem.to_string()))?;
+    let owners = vault.owners().await.map_err(|problem| CommandFailure::usage(problem.to_string()))?;
     let target = |address: &str| match LoginTarget::configured(loaded, address) {
         Some(target) => Ok(target),
         None => LoginTarget::of_address(app, address),

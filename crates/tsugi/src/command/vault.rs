@@ -37,11 +37,11 @@ enum VaultCommand {
     Rekey,
 }
 
-pub(crate) fn run(app: &App, args: &VaultArgs) -> Result<CommandExit, CommandFailure> {
+pub(crate) async fn run(app: &App, args: &VaultArgs) -> Result<CommandExit, CommandFailure> {
     let VaultCommand::Rekey = args.order;
     let loaded = app.configuration()?;
     let vault = remote::vault(app, &CredentialTerms::of(&loaded.settings))?;
-    let count = vault.rekey().map_err(|problem| CommandFailure::usage(problem.to_string()))?;
+    let count = vault.rekey().await.map_err(|problem| CommandFailure::usage(problem.to_string()))?;
     match app.output.form() {
         OutputFormat::Json => app.output.json(&json!({"resealed": count}))?,
         OutputFormat::Text => app.output.message(|_| format!("sealed again with the new key: {count}")),

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 
 use super::problem::{ConfigProblem, ProblemReason};
 use super::secret::{self, MaskedText, Secret};
+use super::secret_command::SecretCommand;
 
 /// The variables that a configuration may use. Tests make their own.
 #[derive(Clone, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
+    /// Whether reading a configuration may run the programs of `secrets.commands`.
+    may_run: bool,
 }
 
 /// A variable that tsugi itself reads.
@@ -97,6 +100,8 @@ pub(crate) struct VariableExpander {
     environment: Environment,
     /// Where relative paths of `${file:…}` begin: the directory of the configuration.
     directory: PathBuf,
+    /// What `${command:…}` runs, by its name.
+    commands: BTreeMap<String, SecretCommand>,
 }
 
 /// A reference that cannot be replaced.
@@ -120,13 +125,19 @@ impl Environment {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        Environment { variables: std::env::vars_os().filter_map(text).collect() }
+        Environment { variables: std::env::vars_os().filter_map(text).collect(), may_run: false }
     }
 
     /// These variables.
     pub(crate) fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        Environment { variables: pairs.into_iter().map(owned).collect() }
+        Environment { variables: pairs.into_iter().map(owned).collect(), may_run: false }
+    }
+
+    /// The same for a configuration that may run programs for its secrets.
+    pub(crate) fn running_programs(mut self) -> Self {
+        self.may_run = true;
+        self
     }
 
     /// A variable that is set, also if it is empty.
@@ -177,7 +188,7 @@ impl std::fmt::Debug for Environment {
 
 impl VariableExpander {
     pub(crate) fn new(environment: Environment, directory: &Path) -> Self {
-        VariableExpander { environment, directory: directory.to_owned() }
+        VariableExpander { environment, directory: directory.to_owned(), commands: BTreeMap::new() }
     }
 
     pub(crate) fn environment(&self) -> &Environment {
@@ -238,6 +249,9 @@ impl VariableExpander {
         if let Some(path) = body.strip_prefix("file:") {
             return self.file(reference, path);
         }
+        if let Some(name) = body.strip_prefix("command:") {
+            return self.command(reference, name);
+        }
         // `${env:NAME}` is how some other programs write it.
         let body = body.strip_prefix("env:").unwrap_or(body);
         let (name, operator) = split_name(body);
@@ -263,6 +277,30 @@ impl VariableExpander {
             None => format!("set {name}, or give a default: ${{{name}:-value}}"),
         };
         UnresolvedReference { hint: Some(hint), ..unset(reference, format!("the variable `{name}` is not set")) }
+    }
+
+    /// Adds a program for `${command:NAME}`.
+    pub(crate) fn add_command(&mut self, name: &str, command: SecretCommand) {
+        self.commands.insert(name.to_owned(), command);
+    }
+
+    fn command(&self, reference: &str, name: &str) -> Result<MaskedText, UnresolvedReference> {
+        let Some(command) = self.commands.get(name) else {
+            let hint = format!("write `secrets: {{ commands: {{ {name}: {{ run: [PROGRAM, ARGUMENT] }} }} }}`");
+            let unknown = fault(reference, format!("there is no command `{name}` in `secrets.commands`"));
+            return Err(UnresolvedReference { hint: Some(hint), ..unknown });
+        };
+        if !self.environment.may_run {
+            let message = "a configuration that was found in the current directory runs no programs by being read";
+            let hint = "if you trust the file, name it with --config".to_owned();
+            // As with a variable that is not set, other commands may edit the file.
+            return Err(UnresolvedReference { hint: Some(hint), ..unset(reference, message.to_owned()) });
+        }
+        let secret =
+            command.secret().map_err(|why| fault(reference, format!("the command `{name}` gives no secret: {why}")))?;
+        let mut text = MaskedText::default();
+        text.push_secret(secret);
+        Ok(text)
     }
 
     fn file(&self, reference: &str, path: &str) -> Result<MaskedText, UnresolvedReference> {
@@ -339,7 +377,7 @@ fn unclosed(text: &str) -> UnresolvedReference {
 }
 
 fn unknown_form(reference: &str) -> UnresolvedReference {
-    let hint = "known are ${NAME}, ${NAME:-default}, ${NAME:?message}, ${env:NAME}, ${file:path}; $$ is a dollar sign";
+    let hint = "known are ${NAME}, ${NAME:-default}, ${NAME:?message}, ${env:NAME}, ${file:path}, ${command:name}; $$ is a dollar sign";
     UnresolvedReference {
         hint: Some(hint.to_owned()),
         ..fault(reference, "this kind of reference is not known here".to_owned())

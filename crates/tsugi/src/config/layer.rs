@@ -74,6 +74,15 @@ impl LaunchContext {
 }
 
 impl ConfigOrigin {
+    /// What a file of this origin may use. A stranger's file in the current directory must not run programs for a person
+    /// who only looks at it, as with `tsugi check`.
+    pub(crate) fn environment(&self, environment: &Environment) -> Environment {
+        match self {
+            ConfigOrigin::Named(_) | ConfigOrigin::User(_) => environment.clone().running_programs(),
+            _ => environment.clone(),
+        }
+    }
+
     /// The file, where it is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
@@ -111,7 +120,7 @@ pub(crate) fn load(wish: &ConfigSelection, surroundings: &LaunchContext) -> Resu
     let environment = &surroundings.environment;
     let resolved = match &origin {
         ConfigOrigin::Named(path) | ConfigOrigin::WorkingDirectory(path) | ConfigOrigin::User(path) => {
-            read(path, environment)
+            read(path, &origin.environment(environment))
         }
         ConfigOrigin::AdHoc => resolve::resolve(&ad_hoc::from_flags(wish)?, environment),
         ConfigOrigin::Variable => {

@@ -106,6 +106,7 @@ fn read_root(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> CheckedSetti
     let section = SettingsSection::open(reader, Some(node).filter(|node| node.entries().is_some()), &root::TABLE);
     advise_import(reader, node);
     read_env_file(reader, &section);
+    credentials::read_secrets(reader, section.get(&root::SECRETS));
     let outbound = SettingsSection::open(reader, section.get(&root::OUTBOUND), &settings::outbound::TABLE);
     reader.outbound = settings::outbound(reader, &outbound);
     // Options first, because servers take from them what they leave out.

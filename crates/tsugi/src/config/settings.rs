@@ -36,7 +36,9 @@ pub(crate) use credentials::{
     ProviderQuirk, UpstreamAuthMode, UpstreamAuthSettings, UpstreamClientSettings, UpstreamProviderSettings,
     VaultSettings,
 };
-pub(in crate::config) use credentials::{upstream_auth, upstream_client, upstream_provider, vault};
+pub(in crate::config) use credentials::{
+    secret_command, secrets, upstream_auth, upstream_client, upstream_provider, vault,
+};
 pub(crate) use downstream::{AdminSettings, GatewaySettings, LimitSettings};
 pub(in crate::config) use downstream::{admin, api_key, auth, gateway, limits, previous_key};
 pub(crate) use login::SignInSettings;
@@ -97,6 +99,8 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &audit_sink::TABLE,
     &outbound::TABLE,
     &vault::TABLE,
+    &secrets::TABLE,
+    &secret_command::TABLE,
 ];
 
 /// A whole configuration.

@@ -22,6 +22,9 @@ const QUIET: Duration = Duration::from_millis(150);
 /// A directory that is never quiet is read anyway after so long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How often secrets are looked at that come from files and programs.
+const SECRET_INTERVAL: Duration = Duration::from_secs(5);
+
 /// What the file is now.
 #[derive(Debug)]
 pub(crate) enum ConfigChange {
@@ -39,6 +42,8 @@ pub(crate) struct ConfigWatch {
     /// Something happened that has not been looked at yet.
     is_stale: bool,
     last: Result<CheckedSettings, ConfigProblems>,
+    /// Whether secrets come from elsewhere, where no event announces a change.
+    has_sources: bool,
     /// Watching ends when it is dropped.
     _watcher: notify::RecommendedWatcher,
 }
@@ -67,6 +72,7 @@ impl ConfigWatch {
             signals,
             is_stale: false,
             last: Ok(now),
+            has_sources: has_sources(path),
             _watcher: watcher,
         })
     }
@@ -74,9 +80,15 @@ impl ConfigWatch {
     /// Waits for the next change. Dropping the future loses nothing that has not been told yet.
     pub(crate) async fn next(&mut self) -> ConfigChange {
         loop {
-            if !self.is_stale && self.signals.recv().await.is_none() {
-                // The watcher lives as long as we do, so this cannot happen while we wait.
-                std::future::pending::<()>().await;
+            if !self.is_stale {
+                tokio::select! {
+                    // The watcher lives as long as we do, so there is always another signal to wait for.
+                    Some(()) = self.signals.recv() => {}
+                    () = tokio::time::sleep(SECRET_INTERVAL), if self.has_sources => match self.reread() {
+                        Some(change) => return change,
+                        None => continue,
+                    },
+                }
             }
             // The caller may drop this future while it waits. The next call then goes on from here.
             self.is_stale = true;
@@ -90,6 +102,7 @@ impl ConfigWatch {
 
     /// Reads the file at once, as the signal HUP asks for; nothing if it means what it meant before.
     pub(crate) fn reread(&mut self) -> Option<ConfigChange> {
+        self.has_sources = has_sources(&self.path);
         let now = layer::read(&self.path, &self.environment);
         let settings = now.as_ref().map(|resolved| resolved.settings.clone()).map_err(ConfigProblems::clone);
         if settings == self.last {
@@ -113,6 +126,12 @@ impl ConfigWatch {
             }
         }
     }
+}
+
+/// Whether values of the file come from other files or from programs.
+fn has_sources(path: &Path) -> bool {
+    let names_source = |text: String| text.contains("${file:") || text.contains("${command:");
+    std::fs::read_to_string(path).is_ok_and(names_source)
 }
 
 /// Whether an event is about the file, an environment file beside it, or a swapped link (as in Kubernetes).
@@ -206,6 +225,20 @@ mod tests {
         assert!(world.watch.reread().is_none());
         std::fs::write(&world.path, text("second")).unwrap();
         assert_eq!(next(&mut world.watch).await, "second");
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_changed_in_its_file_is_a_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (directory.path().join("tsugi.yaml"), tempfile::tempdir().unwrap());
+        let secret = elsewhere.path().join("token");
+        std::fs::write(&secret, "one").unwrap();
+        let text = format!("servers: [{{name: 'n-${{file:{}}}', command: c}}]\n", secret.display());
+        std::fs::write(&path, text).unwrap();
+        let now = layer::read(&path, &Environment::default()).unwrap().settings;
+        let mut watch = ConfigWatch::start(&path, Environment::default(), now).unwrap();
+        std::fs::write(&secret, "two").unwrap();
+        assert_eq!(next(&mut watch).await, "n-two");
     }
 
     #[tokio::test]

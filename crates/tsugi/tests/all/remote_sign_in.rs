@@ -9,11 +9,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tsugi_testkit::fake::{Step, reply};
+use tsugi_testkit::fake::{Fake, Step, reply};
 use url::Url;
 
-use crate::world::{LONG, World, until};
+use crate::world::{LONG, Serving, World, until};
 use provider::{CANARY, Provider};
 
 /// A world whose configuration has the server `remote`, and a browser that writes down what it is to open.
@@ -82,7 +84,7 @@ impl Ran {
     fn of(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let ran = Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) };
-        assert!(!format!("{ran:?}").contains(CANARY), "a token is shown: {ran:?}");
+        assert_clean(&format!("{ran:?}"));
         ran
     }
 
@@ -91,6 +93,52 @@ impl Ran {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
+}
+
+/// No token is in a text, neither plain nor in the encodings that logs and traces use.
+#[track_caller]
+fn assert_clean(text: &str) {
+    let hexadecimal: String = CANARY.bytes().map(|byte| format!("{byte:02x}")).collect();
+    // Three offsets, since a token may stand anywhere in what was encoded; the ends depend on what is around it.
+    let base64 = (0..3).map(|offset| {
+        let encoded = STANDARD.encode(format!("{}{CANARY}", &"xxx"[..offset]));
+        encoded[4..encoded.len() - 4].to_owned()
+    });
+    let forms: Vec<String> = [CANARY.to_owned(), hexadecimal].into_iter().chain(base64).collect();
+    let found = forms.iter().find(|form| text.contains(form.as_str()));
+    assert!(found.is_none(), "a token is shown as {found:?}: {text}");
+}
+
+#[test]
+fn no_token_is_logged_even_where_everything_is() {
+    let world = SignInWorld::new();
+    let mut child = world.world.command(&["login", "remote", "-vv"]);
+    child.env("BROWSER", &world.browser).env("TSUGI_LOG", "trace");
+    let child = child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    visit(&answer_to(&world.opened()[0].parse().unwrap(), "c0de"));
+    Ran::of(child.wait_with_output().unwrap()).expect(0);
+    let mut serve = world.world.command(&["serve", "--listen", "127.0.0.1:0"]);
+    serve.env("TSUGI_LOG", "trace").stdin(Stdio::null()).stderr(Stdio::piped());
+    let serving = Serving::of(serve.spawn().unwrap());
+    serving.connected("remote");
+    world.provider.expire();
+    let call = json!({"server": "remote", "toolName": "touch", "input": {}}).to_string();
+    let (head, _) = serving.ask("POST", "/mcp/call", &[], &call);
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    world.provider.revoke();
+    let (head, body) = serving.ask("POST", "/mcp/call", &[], &call);
+    assert!(head.starts_with("HTTP/1.1 409"), "{head}");
+    assert_clean(&body);
+    for path in ["/servers", "/metrics", "/healthz"] {
+        let (head, body) = serving.ask("GET", path, &[], "");
+        assert_clean(&(head + &body));
+    }
+    let arguments = std::fs::read(format!("/proc/{}/cmdline", serving.child.id())).unwrap();
+    let environment = std::fs::read(format!("/proc/{}/environ", serving.child.id())).unwrap();
+    assert_clean(&String::from_utf8_lossy(&[arguments, environment].concat()));
+    let talk = serving.talk();
+    assert!(talk.contains("TRACE") || talk.contains("DEBUG"), "the log shows everything: {talk}");
+    assert_clean(&talk);
 }
 
 fn query(page: &Url) -> HashMap<String, String> {
@@ -141,6 +189,16 @@ fn a_person_signs_in_calls_outlives_an_expiry_and_signs_out() {
     assert_eq!(world.provider.requests_to("/revoke").len(), 2, "both tokens");
     world.call().expect(5);
     assert!(world.run(&["logout", "--all"]).expect(0).stderr.contains("no sign-in"));
+}
+
+#[test]
+fn a_server_that_does_not_take_the_token_is_reported_with_the_sign_in() {
+    let world = SignInWorld::new();
+    let other = json!({"access_token": "of-another-audience", "token_type": "Bearer", "expires_in": 3600}).to_string();
+    world.provider.answer_token_once(reply::json(&other));
+    let signed_in = world.sign_in().expect(0);
+    assert!(signed_in.stderr.contains("does not take the sign-in"), "{signed_in:?}");
+    assert!(!world.sign_in().expect(0).stderr.contains("does not take"), "the good case");
 }
 
 #[test]
@@ -375,6 +433,76 @@ fn a_vault_gets_a_new_key_under_a_running_gateway() {
     assert!(head.starts_with("HTTP/1.1 200"), "{head} {body}");
     world.call().expect(0);
     assert_eq!(world.provider.grants("refresh_token").len(), 1);
+}
+
+#[test]
+fn a_secret_that_changes_in_its_file_or_program_is_used_without_a_restart() {
+    let world = World::new();
+    let fake = Fake::start(|request| match request.json()["method"].as_str() {
+        Some("tools/list") => {
+            reply::json(&json!({"jsonrpc": "2.0", "id": request.json()["id"], "result": {"tools": []}}).to_string())
+        }
+        _ => reply::json(&json!({"jsonrpc": "2.0", "id": request.json()["id"], "result": {}}).to_string()),
+    });
+    let (token, key) = (world.write("token", "file-secret-1\n"), world.write("key", "program-secret-1\n"));
+    let config = json!({
+        "secrets": {"commands": {"key": {"run": ["cat", key], "ttl": "1s"}}},
+        "servers": [{"name": "s", "url": fake.url(), "transport": "rpc", "headers": {
+            "Authorization": format!("Bearer ${{file:{}}}", token.display()), "X-Key": "${command:key}",
+        }}],
+    });
+    world.write("tsugi.yaml", &config.to_string());
+    let serving = world.serve(&["--config", "tsugi.yaml"]);
+    let sent = |header: &str, value: &str| fake.recorded().iter().any(|request| request.header(header) == Some(value));
+    until(|| sent("x-key", "program-secret-1") && sent("authorization", "Bearer file-secret-1"), || serving.talk());
+    world.write("token", "file-secret-2\n");
+    until(|| sent("authorization", "Bearer file-secret-2"), || serving.talk());
+    world.write("key", "program-secret-2\n");
+    until(|| sent("x-key", "program-secret-2"), || serving.talk());
+    let shown = format!("{}{:?}", serving.talk(), serving.servers());
+    for secret in ["file-secret", "program-secret"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_only_found_runs_no_programs() {
+    let world = World::new();
+    let config = json!({
+        "secrets": {"commands": {"evil": {"run": ["touch", "ran"]}}},
+        "servers": [{"name": "s", "url": "http://127.0.0.1:1/", "headers": {"X-Key": "${command:evil}"}}],
+    });
+    world.write("tsugi.yaml", &config.to_string());
+    for args in [&["check"] as &[&str], &["doctor"], &["tools"], &["login", "s"], &["status"], &["config", "schema"]] {
+        world.run(args);
+        assert!(!world.path().join("ran").exists(), "{args:?}");
+    }
+    let refused = Ran::of(world.run(&["check"])).expect(2);
+    assert!(refused.stderr.contains("--config"), "{refused:?}");
+    world.run(&["check", "--config", "tsugi.yaml"]);
+    assert!(world.path().join("ran").exists(), "the good case");
+}
+
+#[test]
+fn a_server_that_came_over_the_network_gets_no_sign_in() {
+    let world = SignInWorld::new();
+    world.sign_in().expect(0);
+    let config = json!({
+        "servers": [{"name": "remote", "url": world.provider.url()}],
+        "outbound": {"insecureLoopback": true},
+        "gateway": {"adminApi": {"enabled": true}},
+    });
+    world.world.write("tsugi.yaml", &config.to_string());
+    let serving = world.world.serve(&[]);
+    serving.connected("remote");
+    let before = world.provider.requests_to("/mcp").len();
+    let sneaky = json!({"name": "sneaky", "url": world.provider.url()}).to_string();
+    let (head, body) = serving.ask("POST", "/servers", &[], &sneaky);
+    assert!(head.starts_with("HTTP/1.1 20"), "{head} {body}");
+    let state = || serving.servers().into_iter().find(|server| server["name"] == "sneaky").unwrap();
+    until(|| state()["state"] == "needs-sign-in", || format!("{}", state()));
+    let asked = world.provider.requests_to("/mcp").split_off(before);
+    assert!(!asked.is_empty() && asked.iter().all(|request| request.header("authorization").is_none()), "{asked:?}");
 }
 
 /// The commands of the guide, in their order, against a provider on this machine.

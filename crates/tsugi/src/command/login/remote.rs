@@ -6,11 +6,12 @@ use tsugi_audit::timestamp::AuditTime;
 use tsugi_oauth::OauthFailure;
 use tsugi_oauth::credential::options::SignInWay;
 use tsugi_protocol::answer::{Fault, FaultCode};
-use tsugi_transport::http::HttpClient;
-use tsugi_vault::file::FileVault;
+use tsugi_transport::http::{HttpClient, TargetCredential};
 use url::Url;
 
-use crate::app::credential_registry::{CredentialTerms, credential, is_of_person, may_sign_in, vault_address};
+use crate::app::credential_registry::{
+    CredentialTerms, CredentialVault, credential, is_of_person, may_sign_in, vault_address,
+};
 use crate::app::{App, http_target, named};
 use crate::config::layer::{self, ConfigSelection, LoadedConfig};
 use crate::config::settings::{RemoteTarget, RemoteTransport, ServerSettings, ServerTarget};
@@ -71,6 +72,12 @@ impl LoginTarget {
 
     /// Refuses a server that no person signs in to.
     pub(crate) fn expect_person(&self) -> Result<(), CommandFailure> {
+        if self.remote.guard.is_some() && self.remote.auth.is_none() {
+            let message = format!("`{}` came over the network, so it uses no sign-in", self.name);
+            return Err(
+                CommandFailure::usage(message).with_hint("write `auth: { mode: oauth }` into its entry to allow it")
+            );
+        }
         if !may_sign_in(&self.remote) {
             let message = format!("`{}` has a key in `headers`, so there is no sign-in", self.name);
             return Err(CommandFailure::usage(message).with_hint("take the header `Authorization` out of its entry"));
@@ -84,7 +91,7 @@ impl LoginTarget {
 }
 
 /// Where sign-ins are kept.
-pub(crate) fn vault(app: &App, terms: &CredentialTerms) -> Result<FileVault, CommandFailure> {
+pub(crate) fn vault(app: &App, terms: &CredentialTerms) -> Result<CredentialVault, CommandFailure> {
     let vault = app.credentials.vault(&terms.vault).map_err(|problem| CommandFailure::usage(problem.to_string()))?;
     vault.ok_or_else(|| {
         CommandFailure::usage("there is no place to keep the sign-in").with_hint("set HOME, or `vault.file`")
@@ -104,6 +111,26 @@ pub(crate) async fn ask(target: &LoginTarget) -> Result<LoginRefusal, CommandFai
     })?;
     let is_refused = matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     Ok(LoginRefusal { headers: is_refused.then_some(answer.headers), is_open: !is_refused })
+}
+
+/// Uses the new sign-in once. A fault means that the server does not take it, which the provider cannot know.
+pub(crate) async fn try_out(app: &App, terms: &CredentialTerms, target: &LoginTarget) -> Option<Fault> {
+    let vault = app.credentials.vault(&terms.vault).ok()??;
+    let made = credential(&target.name, &target.remote, terms, vault, SignInWay::Elsewhere, &[]).ok()?;
+    let http = http_target(&target.remote).ok()?.with_credential(TargetCredential::new(made));
+    let client = HttpClient::new(http);
+    let answer = match target.remote.transport {
+        RemoteTransport::Sse => client.get(HeaderMap::new()).await,
+        _ => client.post(Bytes::from_static(QUESTION), HeaderMap::new()).await,
+    };
+    let refused = match answer {
+        Err(error) => format!("the server does not take the sign-in: {}", error.message),
+        Ok(answer) if matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            format!("the server does not take the sign-in: it answers {}", answer.status)
+        }
+        Ok(_) => return None,
+    };
+    Some(Fault::new(FaultCode::AuthRequired, refused).on_server(&target.name))
 }
 
 /// Why a person could not sign in to this server now; `None` when nothing speaks against it.

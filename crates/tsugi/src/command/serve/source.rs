@@ -21,7 +21,7 @@ impl ConfigSource {
     /// Watches the file that the settings came from, if it is one.
     pub(super) fn watch(app: &App, loaded: &LoadedConfig) -> Self {
         let Some(path) = loaded.origin.path() else { return ConfigSource::Nothing };
-        let environment = app.context.environment.clone();
+        let environment = loaded.origin.environment(&app.context.environment);
         match ConfigWatch::start(path, environment.clone(), loaded.settings.clone()) {
             Ok(watch) => ConfigSource::Watched(Box::new(watch)),
             Err(problems) => {

@@ -55,7 +55,8 @@ In every value, but not in keys, these are replaced:
 | `${NAME:-default}` | the variable, or the default where it is not set or empty |
 | `${NAME:?message}` | the variable, or an error with the message |
 | `${env:NAME}` | the same as `${NAME}` |
-| `${file:path}` | the content of a file, without its last line break |
+| `${file:path}` | the content of a file, without its last line break; a gateway notices when it changes |
+| `${command:name}` | what a program of `secrets.commands` writes |
 | `$$` | a dollar sign |
 
 Inside `[ ]` and `{ }` of YAML, a value with `${…}` needs quotes.

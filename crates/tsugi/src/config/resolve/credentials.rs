@@ -12,19 +12,51 @@ use super::reader::{SettingsReader, SettingsSection};
 use crate::config::document::ConfigNode;
 use crate::config::key::{Setting, SettingKey};
 use crate::config::secret::Secret;
+use crate::config::secret_command::SecretCommand;
 use crate::config::settings::{
     UpstreamAuthMode, UpstreamAuthSettings, UpstreamClientSettings, UpstreamProviderSettings, VaultSettings,
-    upstream_auth, upstream_client, upstream_provider, vault,
+    secret_command, secrets, upstream_auth, upstream_client, upstream_provider, vault,
 };
+
+/// Reads `secrets`, before anything may refer to it.
+pub(super) fn read_secrets(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) {
+    let section = SettingsSection::open(reader, node, &secrets::TABLE);
+    let Some(commands) = section.get(&secrets::COMMANDS) else { return };
+    let Some(entries) = commands.entries() else {
+        reader.problem(commands, format!("`commands` must be a map, but this is {}", commands.kind()));
+        return;
+    };
+    for entry in entries {
+        let section = SettingsSection::open(reader, Some(&entry.node), &secret_command::TABLE);
+        let run = reader.optional_list(&section, &secret_command::RUN).unwrap_or_default();
+        let ttl = reader.or_default(&section, &secret_command::TTL);
+        if run.is_empty() {
+            reader.problem(
+                &entry.node,
+                "`run` is missing here: the program and its arguments, such as `[pass, show, x]`",
+            );
+        }
+        reader.expander.add_command(&entry.key, SecretCommand { run, ttl });
+    }
+}
 
 /// Reads `vault`.
 pub(super) fn read_vault(reader: &mut SettingsReader<'_>, node: Option<&ConfigNode>) -> VaultSettings {
     let section = SettingsSection::open(reader, node, &vault::TABLE);
     let settings = VaultSettings {
         file: path(reader, &section, &vault::FILE),
+        url: section.get(&vault::URL).and_then(|node| read_secret(reader, node)),
         key: vault_key(reader, &section, &vault::KEY),
         previous_key: vault_key(reader, &section, &vault::PREVIOUS_KEY),
     };
+    if let (Some(node), true) = (section.get(&vault::URL), settings.key.is_none() || settings.file.is_some()) {
+        reader.problem(node, "`url` needs `key`, and takes the place of `file`");
+    }
+    let is_database =
+        |url: &Secret| url.expose().starts_with("postgres://") || url.expose().starts_with("postgresql://");
+    if let (Some(node), Some(false)) = (section.get(&vault::URL), settings.url.as_ref().map(is_database)) {
+        reader.problem(node, "`url` must begin with postgres://");
+    }
     if let (Some(node), None) = (section.get(&vault::PREVIOUS_KEY), section.get(&vault::KEY)) {
         reader.problem(node, "`previousKey` needs `key`: without it the key stands in a file, which has both");
     }

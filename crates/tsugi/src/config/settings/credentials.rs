@@ -1,13 +1,16 @@
 //! Settings of the sign-in to remote servers, and of the vault that keeps it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 use tsugi_auth::jose::algorithm::SigningAlgorithm;
 
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
-use crate::config::key::value::{PROVIDER_QUIRKS, SCOPE_NAMES, SIGNING_ALGORITHM, SWITCH, TEXT, keyword};
+use crate::config::key::value::{
+    POSITIVE_DURATION, PROVIDER_QUIRKS, SCOPE_NAMES, SIGNING_ALGORITHM, SWITCH, TEXT, TEXTS, keyword,
+};
 use crate::config::secret::Secret;
 
 settings! {
@@ -74,11 +77,37 @@ settings! {
 }
 
 settings! {
+    /// Where secrets come from besides variables and files.
+    secrets at "secrets"
+    keys {
+        /// Programs whose output is a secret, by the name that `${command:NAME}` has. They are not run for a configuration
+        /// that was only found in the current directory: name it with `--config`.
+        COMMANDS = key("commands") shape(TableMap("secrets.commands.NAME")) default("{}");
+    }
+}
+
+settings! {
+    /// A program whose output is a secret, such as a password manager. It is run without a shell and without input, and
+    /// has 5 s; at most 64 KiB count, without the last line break.
+    secret_command at "secrets.commands.NAME"
+    keys {
+        /// The program and its arguments.
+        RUN: String = key("run") value(TEXTS);
+        /// How long its output holds. Then a gateway runs it again, and uses the new secret without a restart; if it fails,
+        /// the one before stays.
+        TTL: Duration = key("ttl") value(POSITIVE_DURATION) default("5m");
+    }
+}
+
+settings! {
     /// Where sign-ins to remote servers are kept, sealed.
     vault at "vault"
     keys {
         /// The file. Default: `vault.json` in tsugi's state directory.
         FILE = key("file") shape(Path);
+        /// A PostgreSQL database in place of the file, for gateways on several machines: `postgres://…`. It needs `key`.
+        /// `sslmode=require` checks the server's certificate.
+        URL = key("url") shape(Text);
         /// The key that seals it: 32 bytes in base64; better from a variable or a file. Default: a file beside `file`, made
         /// with the first sign-in.
         KEY = key("key") shape(Text);
@@ -149,6 +178,8 @@ pub(crate) struct UpstreamProviderSettings {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VaultSettings {
     pub(crate) file: Option<PathBuf>,
+    /// The address of a database, which may hold a password.
+    pub(crate) url: Option<Secret>,
     pub(crate) key: Option<Secret>,
     pub(crate) previous_key: Option<Secret>,
 }

@@ -29,6 +29,8 @@ settings! {
         OUTBOUND = key("outbound") shape(Table("outbound"));
         /// Where sign-ins to remote servers are kept, sealed.
         VAULT = key("vault") shape(Table("vault"));
+        /// Where secrets come from besides variables and files.
+        SECRETS = key("secrets") shape(Table("secrets"));
         /// A file of `NAME=value` lines whose variables `${…}` may use; variables of the process win.
         ENV_FILE = key("envFile") shape(Path);
         /// Ignored; editors use it.
