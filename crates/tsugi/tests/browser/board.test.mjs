@@ -15,7 +15,9 @@ const column = (page, status) => page.locator(`.column[data-status=${status}]`);
 const card = (page, status, ref) => column(page, status).locator(".card", { has: page.locator(`.ref:text-is("${ref}")`) });
 const refs = (page, status) => column(page, status).locator(".card .ref").allInnerTexts();
 const need = (page, kind) => page.locator(`.needs-you li[data-need=${kind}]`);
-const badge = (page) => page.locator(".needs-you .badge");
+const badge = (page) => page.locator(".strip-needs .badge");
+// The line above the columns opens what it sums up.
+const unfold = (page, half) => page.locator(`.strip-${half}[aria-expanded=false]`).click();
 
 async function openBoard(gateway, query = "project=WEB", options = {}) {
   const page = await openWindow(options);
@@ -62,6 +64,10 @@ test("columns put what is ready first, say what the rest waits for, and are filt
     await page.getByText("No task fits this filter.").waitFor();
     await page.getByRole("button", { name: "Clear the filter" }).click();
 
+    // The columns are what one sees first, however many agents there are and however much waits.
+    const { y } = await page.locator(".column").first().boundingBox();
+    assert.ok(y < 330, `the columns begin at ${y} px`);
+
     // To begin what waits is refused by the same rule as for agents, in words.
     await card(page, "todo", team.waiting.ref).getByRole("link").press("Shift+ArrowRight");
     await page.locator(".toast").getByText(`${team.waiting.ref} waits for`).waitFor();
@@ -88,6 +94,7 @@ test("everything that waits for a person is answered with one press, and then no
     await vanished.call("claim_task", { task_id: team.made[14].id });
     await vanished.die();
     const page = await openBoard(gateway);
+    await unfold(page, "needs");
     await page.locator(".needs-you > button.link").click();
     await need(page, "expired").locator("b", { hasText: "Ito" }).waitFor();
     await need(page, "expired").getByRole("link", { name: team.made[14].ref }).waitFor();
@@ -102,7 +109,7 @@ test("everything that waits for a person is answered with one press, and then no
 
     const pressed = async (kind, name, left) => {
       await need(page, kind).getByRole("button", { name }).first().click();
-      await page.waitForFunction((left) => (document.querySelector(".needs-you .badge")?.textContent ?? "0") === String(left), left);
+      await page.waitForFunction((left) => (document.querySelector(".strip-needs .badge")?.textContent ?? "0") === String(left), left);
     };
     await pressed("expired", "Seen Ito", count - 1);
     await pressed("review", `Approve ${team.made[6].ref}`, count - 2);
@@ -140,6 +147,8 @@ test("agents at work: leases in three colours, checkpoints, a word that is heard
     const team = await fillTeam(gateway);
     const page = await openBoard(gateway);
     const member = (name) => page.locator(".member", { has: page.getByText(name, { exact: true }) });
+    await page.locator(".strip-agents").getByText("Ada").waitFor();
+    await unfold(page, "agents");
     await member("Ada").getByText("claude-code 2.1.4 · WEB").waitFor();
     await member("Ada").getByText("Compared three providers").waitFor();
     assert.equal(await member("Ada").locator(".held").count(), 2);
@@ -174,6 +183,7 @@ test("agents at work: leases in three colours, checkpoints, a word that is heard
     const later = await openWindow();
     await later.clock.setFixedTime(Date.now() + 50 * MINUTE);
     await later.goto(`${gateway.url}/#/board?project=WEB`);
+    await unfold(later, "agents");
     await later.locator(".lease.low").first().waitFor();
     assert.equal(await later.locator(".lease.good").count(), 0);
     await later.clock.setFixedTime(Date.now() + 61 * MINUTE);

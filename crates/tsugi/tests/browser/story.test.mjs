@@ -301,6 +301,7 @@ test("two windows move one task at once: one wins, the other is told, and nothin
     await card(first, "in_progress").waitFor();
 
     // A hold is taken away from whoever has it, with a reason, and taken again.
+    await first.locator(".strip-agents").click();
     await first.locator(".agents").getByRole("button", { name: "Take WEB-1 away" }).click();
     await first.getByLabel("Why?").fill("its holder went home");
     await first.getByRole("button", { name: "OK" }).click();
@@ -335,6 +336,7 @@ test("two windows move one task at once: one wins, the other is told, and nothin
     await first.getByLabel("Status").selectOption("Review");
     await first.getByLabel("What came out?").fill("Two were chosen.");
     await first.getByRole("button", { name: "OK" }).click();
+    await second.locator(".strip-needs").click();
     await second.locator(".needs-you").getByRole("link", { name: /WEB-1/ }).waitFor();
     await inspect(second, "task");
     await second.getByRole("button", { name: "Close", exact: true }).first().click();

@@ -151,6 +151,25 @@ export function variants(schema: Schema, root: Schema): Schema[] {
   return (schema.type as string[]).map((type) => ({ ...schema, type }));
 }
 
+/**
+ * What an optional member may be when `null` is the only other choice. Leaving it out says the same as `null`, so a form
+ * needs no control for that.
+ */
+export function withoutNull(schema: Schema, root: Schema): Schema {
+  const all = variants(schema, root);
+  const rest = all.filter((variant) => variant.type !== "null" && variant.const !== null);
+  if (all.length !== 2 || rest.length !== 1) return schema;
+  const { oneOf: _one, anyOf: _any, type: _type, default: fallback, ...beside } = schema;
+  return { ...beside, ...rest[0], ...(schema.title ? { title: schema.title } : {}), ...(fallback === undefined || fallback === null ? {} : { default: fallback }) };
+}
+
+/** An alternative without the members that only say which one it is. They are in the value, and the choice shows them. */
+export function withoutConstants(variant: Schema): Schema {
+  if (variant.properties === undefined) return variant;
+  const shown = Object.entries(variant.properties).filter(([, property]) => !isSchema(property) || property.const === undefined);
+  return { ...variant, properties: Object.fromEntries(shown) };
+}
+
 /** A name for one alternative of a union. */
 export function variantName(schema: Schema, at: number): string {
   if (schema.title) return schema.title;
@@ -174,6 +193,8 @@ export function bestVariant(schema: Schema, value: Json | undefined, root: Schem
 /** What a form begins with: defaults and whatever is required; the rest stays absent. */
 export function initial(unresolved: Schema | boolean | undefined, root: Schema, isRequired = true, depth = 0): Json | undefined {
   const schema = resolve(unresolved, root);
+  // An optional member whose default is null is as good as left out, and a form shows it that way.
+  if (schema.default === null && !isRequired) return undefined;
   if (schema.default !== undefined) return structuredClone(schema.default);
   if (!isRequired || depth > DEEPEST) return undefined;
   switch (kindOf(schema, root)) {

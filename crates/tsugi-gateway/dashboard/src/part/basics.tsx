@@ -129,3 +129,14 @@ export function Prose({ text, most = 600 }: { text: string; most?: number }) {
     </div>
   );
 }
+
+/** What a list is narrowed down by. On a phone it is folded behind one button, so that the list is seen first. */
+export function FilterForm({ label, isActive, children }: { label: string; isActive: boolean; children: ComponentChildren }) {
+  const [isOpen, setOpen] = useState(isActive);
+  return (
+    <>
+      <button type="button" class="filter-fold" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>{t("filter.show")}</button>
+      <form class={`filter ${isOpen ? "" : "folded"}`} role="search" aria-label={label} onSubmit={(event) => event.preventDefault()}>{children}</form>
+    </>
+  );
+}

@@ -3,7 +3,7 @@
 import { createContext, type RefObject } from "preact";
 import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
 import { t } from "../lib/i18n";
-import { bestVariant, equal, fromText, initial, isObject, join, kindOf, options, type Problem, put, resolve, variantName, variants } from "../lib/schema";
+import { bestVariant, equal, fromText, initial, isObject, join, kindOf, options, type Problem, put, resolve, variantName, variants, withoutConstants, withoutNull } from "../lib/schema";
 import type { Json, JsonObject, Schema } from "../lib/types";
 import { Icon } from "./icon";
 
@@ -227,9 +227,11 @@ function ObjectControl(props: ControlProps) {
   return (
     <div class="fields">
       {shown.map(([name, property]) => {
-        const schema = resolve(property, form.root);
         const isRequired = required.includes(name);
-        const own = Object.hasOwn(value, name) ? value[name] : undefined;
+        const whole = resolve(property, form.root);
+        const schema = isRequired ? whole : withoutNull(whole, form.root);
+        const held = Object.hasOwn(value, name) ? value[name] : undefined;
+        const own = held === null && schema !== whole ? undefined : held;
         return <Optional key={name} schema={schema} value={own} onChange={(next) => set(name, next)} path={join(props.path, name)} label={name} isRequired={isRequired} />;
       })}
     </div>
@@ -335,7 +337,7 @@ function UnionControl(props: ControlProps) {
         </select>
       </div>
       {variant.description && <span class="field-help">{variant.description}</span>}
-      <Control key={at} {...props} schema={variant} id={undefined} />
+      <Control key={at} {...props} schema={withoutConstants(variant)} id={undefined} />
     </div>
   );
 }

@@ -36,6 +36,7 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
   const [phase, setPhase] = useState<Phase>({ name: "idle" });
   const [notes, setNotes] = useState<LogNote[]>([]);
   const runner = useRef<Runner | null>(null);
+  const sent = useRef<Json | undefined>(undefined);
   const problems = useMemo(() => validate(offer.schema, value, offer.schema), [value, offer.schema]);
   const unread = useUnread();
 
@@ -67,12 +68,27 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
     }
     setShowAll(true);
     setNotes([]);
+    sent.current = value;
     void runner.current?.run({ server, ...requestOf(offer, values) });
   };
   const isRunning = phase.name === "running" || phase.name === "asking";
+  // A result of other arguments than the form shows is dimmed: an error that is being corrected looks current otherwise.
+  const isOld = (phase.name === "done" || phase.name === "failed") && sent.current !== value;
+  // Wherever the focus is: the page has one form to send. Set while rendering, so that no key sends older arguments.
+  const press = useRef<() => void>(() => {});
+  press.current = () => { if (!isRunning) send(); };
+  useEffect(() => {
+    const listen = (event: KeyboardEvent) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return;
+      event.preventDefault();
+      press.current();
+    };
+    addEventListener("keydown", listen);
+    return () => removeEventListener("keydown", listen);
+  }, []);
   return (
-    <>
-      <form ref={form} class="stack" onSubmit={(event) => { event.preventDefault(); if (!isRunning) send(); }} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !isRunning) { event.preventDefault(); send(); } }}>
+    <div class="panes">
+      <form ref={form} class="stack" onSubmit={(event) => { event.preventDefault(); if (!isRunning) send(); }}>
         <Tabs label={t("try.mode")} tabs={[{ id: "form", name: t("try.form") }, { id: "json", name: "JSON" }]} value={mode} onChange={setMode} />
         <div role="tabpanel" id={`panel-${mode}`} aria-labelledby={`tab-${mode}`}>
           {mode === "form" ? <SchemaForm schema={offer.schema} value={value} onChange={setValue} problems={problems} showAll={showAll} unread={unread} /> : <JsonEditor value={value} onChange={setValue} unread={unread} problems={problems.map((problem) => `${problem.path || "/"} ${t(problem.key, problem.args)}`)} />}
@@ -80,21 +96,24 @@ export function Bench({ server, offer }: { server: string; offer: Offer }) {
         <div class="actions">
           <button type="submit" class="primary" disabled={isRunning} aria-disabled={why !== null || undefined} title={why ?? undefined}>{offer.kind === "tool" ? t("try.call") : t("try.get")}</button>
           {isRunning && <button type="button" onClick={() => runner.current?.cancel()}>{t("cancel")}</button>}
-          {problems.length > 0 && <span class="note">{t("try.problems", { n: problems.length })}</span>}
+          {problems.length > 0 && why === null && <span class="note">{t(problems.every((one) => one.key === "form.required") ? "try.missing" : "try.problems", { n: problems.length })}</span>}
           <kbd class="wide-only">Ctrl Enter</kbd>
         </div>
       </form>
-      <div ref={outcome} aria-live="polite" class="outcome">
-        <Progressing phase={phase} />
-        {phase.name === "asking" && <Questions key={phase.round} server={server} asked={phase.asked} onAnswer={(answers) => runner.current?.answer(answers)} />}
-        {phase.name === "cancelled" && <p class="note">{t("try.cancelled")}</p>}
-        {phase.name === "failed" && <Fault error={phase.fault} />}
-        {phase.name === "done" && <p class="sub">{t("try.took", { took: milliseconds(phase.tookMs) })}</p>}
-        {phase.name === "done" && <Result result={phase.result} outputSchema={offer.outputSchema} onRead={(uri) => go(to("try", server, "resource", uri))} />}
+      <div class="answer">
+        <div ref={outcome} aria-live="polite" class={`outcome ${isOld ? "old" : ""}`}>
+          {phase.name === "idle" && <p class="note wide-only">{t("try.idle")}</p>}
+          <Progressing phase={phase} />
+          {phase.name === "asking" && <Questions key={phase.round} server={server} asked={phase.asked} onAnswer={(answers) => runner.current?.answer(answers)} />}
+          {phase.name === "cancelled" && <p class="note">{t("try.cancelled")}</p>}
+          {phase.name === "failed" && <Fault error={phase.fault} />}
+          {phase.name === "done" && <p class="sub">{t("try.took", { took: milliseconds(phase.tookMs) })}</p>}
+          {phase.name === "done" && <Result result={phase.result} outputSchema={offer.outputSchema} onRead={(uri) => go(to("try", server, "resource", uri))} />}
+        </div>
+        {notes.length > 0 && <Notes notes={notes} />}
+        {offer.kind === "tool" && <CopyAs server={server} tool={offer.id} schema={offer.schema} values={values} />}
       </div>
-      {notes.length > 0 && <Notes notes={notes} />}
-      {offer.kind === "tool" && <CopyAs server={server} tool={offer.id} schema={offer.schema} values={values} />}
-    </>
+    </div>
   );
 }
 

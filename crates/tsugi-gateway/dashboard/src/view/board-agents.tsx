@@ -26,20 +26,21 @@ export function AgentsNow({ project, status, crew, onChange }: { project: Projec
     onChange();
   };
   const setStatus = (next: "active" | "paused", reason: string) => act(order("update_project", { project_id: project.id, status: next, ...(reason ? { reason } : {}) }), t(next === "paused" ? "board.paused.done" : "board.resumed.done", { key: project.key }));
-  const shown = isWhole ? crew.members : crew.members.slice(0, FIRST);
+  const rows = withoutIdleRepeats(crew.members);
+  const shown = isWhole ? rows : rows.slice(0, FIRST);
   return (
     <section class="agents" aria-labelledby="agents-now">
       <div class="agents-head">
-        <h2 id="agents-now">{t("board.agents")} {crew.members.length > 0 && <span class="count">{crew.members.length}</span>}</h2>
+        <h2 id="agents-now">{t("board.sessions")} {crew.members.length > 0 && <span class="count">{crew.members.length}</span>}</h2>
         {status === "active" && <button type="button" class="quiet" {...refusing(whyNotWrite(), () => setAsking({ what: "pause" }))}>{t("board.pause")}</button>}
       </div>
       {status === "paused" && <p class="notice warn">{t("board.paused", { key: project.key })} <button type="button" class="link" {...refusing(whyNotWrite(), () => void setStatus("active", ""))}>{t("board.resume")}</button></p>}
       {status === "archived" && <p class="notice">{t("board.archived", { key: project.key })}</p>}
       {crew.members.length === 0 && <p class="note">{t("board.agents.none")}</p>}
       {shown.length > 0 && (
-        <ul class="crew">{shown.map((member) => <Row key={member.session_id} member={member} crew={crew} onRevoke={(hold) => setAsking({ what: "revoke", hold })} onMessage={() => setAsking({ what: "message", member })} />)}</ul>
+        <ul class="crew">{shown.map(({ member, idle }) => <Row key={member.session_id} member={member} idle={idle} crew={crew} onRevoke={(hold) => setAsking({ what: "revoke", hold })} onMessage={() => setAsking({ what: "message", member })} />)}</ul>
       )}
-      {crew.members.length > FIRST && <button type="button" class="link" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>{isWhole ? t("less") : t("tree.more", { n: crew.members.length - FIRST })}</button>}
+      {rows.length > FIRST && <button type="button" class="link" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>{isWhole ? t("less") : t("tree.more", { n: rows.length - FIRST })}</button>}
       {asking?.what === "revoke" && <Ask title={t("board.revoke", { ref: asking.hold.ref })} label={t("board.reason")} onClose={() => setAsking(null)} onGive={(reason) => act(change("update_task_status", { task_id: asking.hold.task_id, status: "todo", reason, expected_version: asking.hold.version }), t("board.revoked"))} />}
       {asking?.what === "message" && <Ask title={t("board.message", { who: crew.name(asking.member.agent_id) })} label={t("board.message.what")} onClose={() => setAsking(null)} onGive={(text) => act(send(project, asking.member, text), t("board.message.done"))} />}
       {asking?.what === "pause" && <Ask title={t("board.pause.title", { key: project.key })} label={t("board.reason")} onClose={() => setAsking(null)} onGive={(reason) => setStatus("paused", reason)} />}
@@ -53,7 +54,22 @@ function send(project: Project, member: Member, text: string): Promise<unknown> 
   return order("send_message", { project_id: project.id, agent_id: member.agent_id, ...(task ? { task_id: task } : {}), text, idempotency_key: crypto.randomUUID() });
 }
 
-function Row({ member, crew, onRevoke, onMessage }: { member: Member; crew: Crew; onRevoke: (hold: Hold) => void; onMessage: () => void }) {
+/** The sessions as rows. Further sessions of an agent that hold nothing only add to the count of its first row. */
+function withoutIdleRepeats(members: Member[]): { member: Member; idle: number }[] {
+  const rows: { member: Member; idle: number }[] = [];
+  const first = new Map<string, { member: Member; idle: number }>();
+  // Sessions with tasks come first, so that an idle one never hides them.
+  for (const member of [...members].sort((a, b) => Number(b.holds.length > 0) - Number(a.holds.length > 0))) {
+    const known = first.get(member.agent_id);
+    if (known !== undefined && member.holds.length === 0) { known.idle += 1; continue; }
+    const row = { member, idle: 0 };
+    rows.push(row);
+    if (known === undefined) first.set(member.agent_id, row);
+  }
+  return rows;
+}
+
+function Row({ member, idle, crew, onRevoke, onMessage }: { member: Member; idle: number; crew: Crew; onRevoke: (hold: Hold) => void; onMessage: () => void }) {
   const at = now.value;
   const name = crew.name(member.agent_id);
   const client = [member.client_name, member.client_version].filter(Boolean).join(" ");
@@ -71,6 +87,7 @@ function Row({ member, crew, onRevoke, onMessage }: { member: Member; crew: Crew
       <div class="holds">
         {member.holds.length === 0 && <p class="sub">{t("board.idle")}</p>}
         {member.holds.map((hold) => <Held key={hold.id} hold={hold} onRevoke={() => onRevoke(hold)} />)}
+        {idle > 0 && <p class="sub">{t("board.sessions.idle", { n: idle })}</p>}
       </div>
       {member.agent_id !== crew.me && <button type="button" class="quiet" {...refusing(whyNotWrite(), onMessage)}>{t("board.message.button")}<span class="hidden"> {name}</span></button>}
     </li>

@@ -7,6 +7,7 @@ import { t } from "../lib/i18n";
 import { type BoardView, type Card as CardRow, type Column as ColumnRow, isStale, leaseTone, PRIORITIES, type Priority, type Status } from "../lib/pm";
 import { route, to } from "../lib/route";
 import { now } from "../lib/store";
+import { FilterForm } from "../part/basics";
 import type { Crew, Move } from "./board";
 import { canWrite } from "./board";
 
@@ -49,7 +50,7 @@ function Filter({ board, crew, filter, onFilter }: { board: BoardView; crew: Cre
   useEffect(() => () => { if (timer.current !== null) clearTimeout(timer.current); }, []);
   const clear = () => { setText(""); onFilter(NO_BOARD_FILTER); };
   return (
-    <form class="filter" role="search" aria-label={t("board.filter")} onSubmit={(event) => event.preventDefault()}>
+    <FilterForm label={t("board.filter")} isActive={isBoardFiltered(filter)}>
       <label><span>{t("board.text")}</span><input type="search" value={text} onInput={(event) => type(event.currentTarget.value)} /></label>
       <label><span>{t("board.assignee")}</span><select value={filter.assignee} disabled={filter.isMine} onChange={(event) => onFilter({ ...filter, assignee: event.currentTarget.value })}><option value="">{t("all")}</option>{crew.agents.map((agent) => <option key={agent.id} value={agent.id}>{crew.name(agent.id)}</option>)}</select></label>
       <label><span>{t("board.label")}</span><select value={filter.label} onChange={(event) => onFilter({ ...filter, label: event.currentTarget.value })}><option value="">{t("all")}</option>{[...new Set([...board.labels, ...(filter.label ? [filter.label] : [])])].map((one) => <option key={one} value={one}>{one}</option>)}</select></label>
@@ -57,7 +58,7 @@ function Filter({ board, crew, filter, onFilter }: { board: BoardView; crew: Cre
       {board.me !== null && <label class="check"><input type="checkbox" checked={filter.isMine} onChange={(event) => onFilter({ ...filter, isMine: event.currentTarget.checked })} />{t("board.mine")}</label>}
       <label class="check"><input type="checkbox" checked={filter.isReadyOnly} onChange={(event) => onFilter({ ...filter, isReadyOnly: event.currentTarget.checked })} />{t("board.readyOnly")}</label>
       {isBoardFiltered(filter) && <button type="button" class="link" onClick={clear}>{t("calls.clear")}</button>}
-    </form>
+    </FilterForm>
   );
 }
 

@@ -29,7 +29,7 @@ export function NeedsYou({ needs, total, ...rest }: Props & { needs: Need[]; tot
   const shown = isWhole ? open : open.slice(0, FIRST);
   return (
     <section class={`needs-you ${count === 0 ? "none" : ""}`} aria-labelledby="needs-you">
-      <h2 id="needs-you">{t("board.needs")} {count > 0 && <span class="badge">{count}</span>}</h2>
+      <h2 id="needs-you" class="hidden">{t("board.needs")}</h2>
       {count === 0 && <p class="note">{t("board.needs.none")}</p>}
       <ul>{shown.map((need) => <Item key={keyOf(need)} need={need} {...rest} />)}</ul>
       {open.length > FIRST && <button type="button" class="link" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>{isWhole ? t("less") : t("tree.more", { n: open.length - FIRST })}</button>}

@@ -10,11 +10,10 @@ import { link, toast, toastError } from "../lib/store";
 import { onPm } from "../lib/stream";
 import { Empty, Fault, Loading, Panel, refusing, Tabs } from "../part/basics";
 import { Icon } from "../part/icon";
-import { AgentsNow } from "./board-agents";
 import { Columns } from "./board-columns";
 import { NewProject, NewTask, Words } from "./board-dialogs";
 import { Health } from "./board-health";
-import { NeedsYou } from "./board-needs";
+import { Strip } from "./board-strip";
 import { Timeline } from "./board-timeline";
 import { TaskPanel } from "./task";
 
@@ -99,12 +98,11 @@ function ProjectBoard({ project, selected }: { project: Project; selected: strin
     <>
       <div role="alert">{lost !== null && <LostMove lost={lost} crew={crew} onLeave={() => setLost(null)} onAgain={() => { setLost(null); void move({ ...lost.task, status: lost.current.status, version: lost.current.version }, lost.to, lost.text); }} />}</div>
       {fault !== null && <Fault error={fault} again={load} />}
-      <NeedsYou needs={needs.needs} total={needs.total} crew={crew} onMove={want} onChange={load} />
-      <AgentsNow project={project} status={board.project_status} crew={crew} onChange={load} />
       <div class="board-bar">
         <Tabs label={t("nav.board")} tabs={[{ id: "columns", name: t("board.tasks"), count: total }, { id: "timeline", name: t("board.timeline") }, { id: "health", name: t("board.health") }]} value={tab} onChange={(id) => show({ tab: id })} />
         <button type="button" class="primary" data-key="n" {...refusing(whyNotWrite(), () => setNew(true))}><Icon name="plus" />{t("board.newTask")}</button>
       </div>
+      {tab === "columns" && <Strip project={project} status={board.project_status} needs={needs} crew={crew} onMove={want} onChange={load} />}
       <Panel id={tab}>
         {tab === "columns" && <Columns board={board} crew={crew} selected={selected} filter={filter} onFilter={(next) => show({ filter: next })} onMore={(status, count) => setCards({ ...cards, [status]: count })} onMove={want} />}
         {tab === "timeline" && <Timeline project={project} crew={crew} />}

@@ -8,7 +8,7 @@ import { t, word } from "../lib/i18n";
 import { go, replaceQuery, route, to } from "../lib/route";
 import { droppedCalls, link, liveCalls, serverNames } from "../lib/store";
 import { type CallRow, type Outcome, OUTCOMES } from "../lib/types";
-import { Empty, Fault } from "../part/basics";
+import { Empty, Fault, FilterForm } from "../part/basics";
 import { Icon } from "../part/icon";
 import { CallDetailPanel } from "./call-detail";
 import { CallTable } from "./call-table";
@@ -78,13 +78,13 @@ function Nothing({ isNarrow }: { isNarrow: boolean }) {
 function Filter({ filter }: { filter: CallFilter }) {
   const set = (change: Partial<CallFilter>) => replaceQuery(toQuery({ ...filter, ...change }));
   return (
-    <form class="filter" role="search" aria-label={t("calls.filter")} onSubmit={(event) => event.preventDefault()}>
+    <FilterForm label={t("calls.filter")} isActive={isFiltered(filter)}>
       <label><span>{t("col.server")}</span><select value={filter.server} onChange={(event) => set({ server: event.currentTarget.value })}><option value="">{t("all")}</option>{serverNames.value.map((name) => <option key={name} value={name}>{name}</option>)}</select></label>
       <label><span>{t("col.tool")}</span><input type="search" value={filter.tool} onInput={(event) => set({ tool: event.currentTarget.value })} /></label>
       <label><span>{t("col.caller")}</span><input type="search" value={filter.caller} onInput={(event) => set({ caller: event.currentTarget.value })} /></label>
       <label><span>{t("col.outcome")}</span><select value={filter.outcome} onChange={(event) => set({ outcome: event.currentTarget.value as Outcome | "" })}><option value="">{t("all")}</option>{OUTCOMES.map((one) => <option key={one} value={one}>{word("outcome", one)}</option>)}</select></label>
       <label><span>{t("calls.slower")}</span><input class="number" type="number" min="0" step="any" inputMode="decimal" value={filter.minMs ?? ""} onInput={(event) => set({ minMs: event.currentTarget.value === "" ? null : Math.max(0, Number(event.currentTarget.value)) })} /></label>
       {isFiltered(filter) && <button type="button" class="link" onClick={() => replaceQuery(toQuery(NO_FILTER))}>{t("calls.clear")}</button>}
-    </form>
+    </FilterForm>
   );
 }
