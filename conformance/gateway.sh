@@ -112,6 +112,40 @@ run_wire() { # WIRE
   done
 }
 
+# The scenarios of extensions, at `/mcp` with three servers behind it: two with extensions, and the reference server.
+run_extensions() {
+  files="$out/extensions"
+  rm -rf "$files"
+  mkdir -p "$files"
+  export XDG_STATE_HOME="$files/state"
+  local one two code dir="$out/extensions-all" only=tasks-lifecycle,tasks-capability-negotiation
+  only=$only,tasks-wire-fields,tasks-request-state-removal,tasks-mrtr-input,tasks-request-headers
+  only=$only,tasks-dispatch-and-envelope,tasks-required-task-error,tasks-mrtr-composition
+  only=$only,sep-2640-skills-directory,sep-2640-skills-enumeration,sep-2640-skills-manifest
+  python3 conformance/extension_server.py --http 0 2>"$files/one.log" &
+  started+=($!)
+  python3 conformance/extension_server.py --http 0 --skills b 2>"$files/two.log" &
+  started+=($!)
+  one="$(address_in "$files/one.log" extserver)" && two="$(address_in "$files/two.log" extserver)" || return 1
+  printf 'servers:\n  - {name: jobs, url: "%s/mcp"}\n  - {name: team, url: "%s/mcp"}\n' "$one" "$two" >"$files/gateway.yaml"
+  printf '  - {name: ref, command: python3, args: [%s, --stdio, --era, modern]}\n' \
+    "$PWD/conformance/reference_server.py" >>"$files/gateway.yaml"
+  printf 'gateway: {listen: "127.0.0.1:0", naming: bare}\n' >>"$files/gateway.yaml"
+  "$tsugi" serve --config "$files/gateway.yaml" 2>"$files/gateway.log" &
+  started+=($!)
+  base="$(address_in "$files/gateway.log" listening)" || return 1
+  bash conformance/suite.sh --url "$base/mcp" --spec-version 2026-07-28 --extensions --only "$only" --batch --strict \
+    --retries 2 --quiet --out "$dir" >"$files/run.log" 2>&1
+  code=$?
+  printf '%-32s %s  %s\n' "extensions, three servers" 2026-07-28 "$(tail -1 "$files/run.log")"
+  if [ "$code" = 2 ]; then exit 2; fi
+  if [ "$code" != 0 ]; then
+    status=1
+    grep '^UNEXPECTED' "$files/run.log" | sed "s#^#extensions: #" | tee -a "$out/unexpected.txt"
+  fi
+  clean_up
+}
+
 # Most of the time is waiting, so the wires run in two groups beside each other; stdio reports first.
 (
   trap clean_up EXIT
@@ -123,6 +157,7 @@ other=$!
 (
   trap clean_up EXIT
   run_wire stdio
+  run_extensions || status=1
   exit $status
 )
 status=$?

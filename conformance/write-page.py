@@ -80,6 +80,19 @@ def gateway_rows():
                     yield "| %s | %s | %s | %s |" % (ERAS[era], WIRES[wire], FACES[face], " | ".join(cells))
 
 
+def extension_lines():
+    found = summary("gateway/extensions-all")
+    if found is None:
+        return []
+    lines = ["## Extensions", "",
+             "The scenarios of extensions, straight at `/mcp` with three servers behind it: two from `conformance/extension_server.py`, both with skills and one with tasks, and the reference server.", "",
+             "| scenarios | passed |", "| --- | --- |"]
+    for name, prefix in [("`tasks-*`", "tasks-"), ("`sep-2640-skills-*`", "sep-2640-skills-")]:
+        verdicts = [one["verdict"] for one in found["scenarios"] if one["scenario"].startswith(prefix)]
+        lines.append("| %s | %d/%d |" % (name, sum(verdict == "pass" for verdict in verdicts), len(verdicts)))
+    return lines + ["", "`tasks-status-notifications` is left out: the suite itself skips it.", ""]
+
+
 def main():
     suite = next(json.loads(path.read_text())["suite"] for path in OUT.glob("*/*/summary.json"))
     lines = [
@@ -100,6 +113,7 @@ def main():
         for name in [name for name in REASONS if name in names] + sorted(set(names) - set(REASONS)):
             lines.append("- `%s`: %s" % (name, REASONS.get(name, "**unexplained**, in %s" % ", ".join(names[name]))))
         lines.append("")
+    lines += extension_lines()
     lines.append(SDKS)
     if not any(summary("client-" + version) for version in VERSIONS):
         print("\n".join(lines).rstrip())

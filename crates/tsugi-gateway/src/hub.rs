@@ -5,6 +5,7 @@
 //! beside the core, `task` whose a task is, and `watch` notifies listeners of changes.
 
 mod access;
+mod app;
 mod control;
 mod directory;
 mod extension;
@@ -15,6 +16,7 @@ pub mod presentation;
 mod resource;
 mod route;
 mod single_server;
+mod skill;
 mod snapshot;
 mod task;
 pub mod tool_search;
@@ -319,6 +321,9 @@ impl Answer for Hub {
         if let Some(list) = ListKind::of(&call.method) {
             return self
                 .reply_when_settled(call, move |hub, snapshot, call| hub.list_page(list, snapshot, call, &access));
+        }
+        if matches!(call.method, Method::Other(_)) && skill::is_skill_method(&call.method) {
+            return skill::answer(self, call, access);
         }
         match call.method {
             Method::Discover => {

@@ -124,8 +124,12 @@ impl CallerAccess {
     /// True when a task that came of this tool may be asked about. What a caller may do about its own tasks follows from
     /// the tool, so that no pattern need name the methods; one that denies them holds.
     pub(crate) fn allows_task(&self, server: &str, tool: &str, method: &Method) -> bool {
-        let is_denied = |permit: &Arc<AccessPermit>| permit.denies_method(server, method.as_str());
-        self.allows(server, tool) && !self.permit.as_ref().is_some_and(is_denied)
+        self.allows(server, tool) && !self.denies_method(server, method)
+    }
+
+    /// True when a pattern denies this method of this server.
+    pub(crate) fn denies_method(&self, server: &str, method: &Method) -> bool {
+        self.permit.as_ref().is_some_and(|permit| permit.denies_method(server, method.as_str()))
     }
 }
 

@@ -4,8 +4,9 @@
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
 use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::mcp::extension::SKILLS;
 
-use super::resource;
+use super::{app, resource};
 use crate::guard::caller_access::CallerAccess;
 
 impl CallerAccess {
@@ -13,7 +14,8 @@ impl CallerAccess {
     /// has a template for.
     pub(crate) fn allows_uri(&self, server: &Server, uri: &str) -> bool {
         !self.needs_listed_names()
-            || self.allows_address(server.name(), uri) && server.catalog().is_some_and(|catalog| has_uri(&catalog, uri))
+            || self.allows_address(server.name(), uri)
+                && server.catalog().is_some_and(|catalog| has_uri(&catalog, uri) || has_extension_uri(&catalog, uri))
     }
 
     /// The refusal of something that is not there. To a restricted caller it reads like the refusal of something it may
@@ -26,6 +28,16 @@ impl CallerAccess {
 /// The refusal of something that the caller may not use.
 pub(super) fn denied(kind: &str, name: &str) -> Fault {
     Fault::new(FaultCode::PermissionDenied, format!("this caller may not use the {kind} {name:?}"))
+}
+
+/// True for an address that an extension tells of instead of the list: the files of skills, and the pages of tools.
+fn has_extension_uri(catalog: &Catalog, uri: &str) -> bool {
+    let has_page = || catalog.tools.items.iter().any(|tool| app::page_of(tool.object()).as_deref() == Some(uri));
+    match uri.split_once("://") {
+        Some(("skill", _)) => catalog.identity.capabilities.has_extension(SKILLS),
+        Some(("ui", _)) => has_page(),
+        _ => false,
+    }
 }
 
 /// True when a server lists an address, or a template that the address fits.

@@ -11,6 +11,22 @@ use crate::guard::oauth::scope_rules::ScopeSubject;
 /// What wrapped addresses begin with; the server's name and its own address follow.
 const WRAPPER: &str = "tsugi://";
 
+/// Schemes that extensions give a meaning: clients look for them, so an address keeps its scheme.
+const KEPT_SCHEMES: [&str; 2] = ["skill://", "ui://"];
+
+/// An address of a kept scheme that names its server: `skill://SERVER/…`. `None` for any other scheme.
+pub(crate) fn keep_scheme(server: &str, uri: &str) -> Option<String> {
+    KEPT_SCHEMES.iter().find_map(|scheme| Some(format!("{scheme}{server}/{}", uri.strip_prefix(scheme)?)))
+}
+
+/// The server in an address of a kept scheme, and the server's own address.
+fn unkeep(uri: &str) -> Option<(&str, String)> {
+    KEPT_SCHEMES.iter().find_map(|scheme| {
+        let (server, rest) = uri.strip_prefix(scheme)?.split_once('/')?;
+        Some((server, format!("{scheme}{rest}")))
+    })
+}
+
 /// An address that names its server. Templates can be wrapped too: expanding and unwrapping commute.
 pub(crate) fn wrap(server: &str, uri: &str) -> String {
     format!("{WRAPPER}{server}/{uri}")
@@ -40,6 +56,12 @@ fn find_owner(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Resul
         && let Some(server) = snapshot.servers.iter().find(|server| server.name() == name)
     {
         return Ok(Some((server.clone(), own.to_owned())));
+    }
+    if snapshot.has_several_servers()
+        && let Some((name, own)) = unkeep(uri)
+        && let Some(server) = snapshot.servers.iter().find(|server| server.name() == name)
+    {
+        return Ok(Some((server.clone(), own)));
     }
     let listed = snapshot.resources.get(uri).map(|entry| &entry.server);
     // A second server that lists the same address must not take it over from the first.
@@ -107,6 +129,9 @@ mod tests {
         ] {
             assert_eq!(fits(template, uri), expected, "{template} {uri}");
         }
+        assert_eq!(keep_scheme("s", "skill://a/b/SKILL.md").as_deref(), Some("skill://s/a/b/SKILL.md"));
+        assert_eq!(unkeep("skill://s/a/b/SKILL.md"), Some(("s", "skill://a/b/SKILL.md".to_owned())));
+        assert_eq!((keep_scheme("s", "file:///a"), unkeep("ui://s")), (None, None));
         assert_eq!(unwrap(&wrap("files", "test://a/b?c#d")), Some(("files", "test://a/b?c#d")));
     }
 }

@@ -12,7 +12,7 @@ use super::access::denied;
 use super::extension::{self, ExtensionSubject, ServerExtensions};
 use super::snapshot::{HubSnapshot, PublicEntry, PublicNames};
 use super::task::{self, TaskReplyEdit};
-use super::{Hub, resource};
+use super::{Hub, app, resource};
 use crate::guard::caller_access::CallerAccess;
 use crate::guard::oauth::scope_rules::ScopeSubject;
 use crate::telemetry::metrics::ToolMeter;
@@ -57,6 +57,11 @@ impl RoutedCall {
     }
 
     pub(crate) fn answer(self, mut call: Call, hub: &Hub) -> Reply {
+        // The address as the caller has it: results say it again.
+        let asked = match call.method {
+            Method::ResourcesRead => call.subject().map(|uri| uri.into_owned()),
+            _ => None,
+        };
         match &self.subject {
             RoutedSubject::Same => {}
             // Servers know their own names only.
@@ -74,15 +79,20 @@ impl RoutedCall {
             }
             _ => self.extensions.as_deref().and_then(|all| TaskReplyEdit::of_call(hub, &self.server, all, &call)),
         };
+        let pages = app::AddressEdit::of_call(hub, &self.server, self.extensions.as_deref(), &call, asked.as_deref());
         let reply = if !hub.has_audit() {
             answer_measured(&self.server, self.meter, call)
         } else {
             let (server, meter) = (self.server.clone(), self.meter);
             hub.send_recorded(call, self.server.name(), move |call| answer_measured(&server, meter, call))
         };
-        match edit {
+        let reply = match edit {
             None => reply,
             Some(edit) => edit.apply(reply),
+        };
+        match pages {
+            None => reply,
+            Some(pages) => pages.apply(reply),
         }
     }
 }

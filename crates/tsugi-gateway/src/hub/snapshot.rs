@@ -153,7 +153,7 @@ impl HubSnapshot {
         // Tools first: the maps below are made from them.
         let unknown: Vec<&Server> = servers.iter().filter(|server| !has_told(&known, server)).collect();
         let extensions = ExtensionDirectory::new(&known);
-        let (tools, clashes) = tools(&known, &unknown, config, metrics, &extensions);
+        let (tools, clashes) = tools(&known, &unknown, config, metrics, &extensions, servers.len() > 1);
         let mut view = Self {
             own_tools: by_server(&tools, |entry| &entry.own),
             local_tools: by_server(&tools, PublicEntry::local),
@@ -230,6 +230,11 @@ impl HubSnapshot {
         let known: Vec<(&Server, Arc<Catalog>)> =
             shown.filter_map(|server| Some((server, server.catalog()?))).collect();
         discover(&known, config)
+    }
+
+    /// True when addresses have to name their server.
+    pub(crate) fn has_several_servers(&self) -> bool {
+        self.servers.len() > 1
     }
 
     /// True when a list differs from that of another view.
@@ -342,12 +347,13 @@ fn resources(known: &KnownCatalogs<'_>, unknown: &[&Server]) -> PublicNames {
     let is_free = |index: usize, uri: &str| {
         !taken.contains(uri) && !templates[..index].iter().flatten().any(|template| template.matches(uri))
     };
-    addresses(known, |catalog| &catalog.resources.items, is_free)
+    addresses(known, |catalog| &catalog.resources.items, is_free, known.len() + unknown.len() > 1)
 }
 
 fn templates(known: &KnownCatalogs<'_>, unknown: &[&Server]) -> PublicNames {
     let taken = pinned_addresses(unknown, PinKind::Template);
-    addresses(known, |catalog| &catalog.templates.items, |_, uri| !taken.contains(uri))
+    let is_free = |_: usize, uri: &str| !taken.contains(uri);
+    addresses(known, |catalog| &catalog.templates.items, is_free, known.len() + unknown.len() > 1)
 }
 
 fn pinned_addresses(unknown: &[&Server], kind: PinKind) -> HashSet<String> {
@@ -367,11 +373,13 @@ fn shared_uris(known: &KnownCatalogs<'_>) -> HashMap<String, Server> {
     shared
 }
 
-/// Addresses keep their form when only one server has them and they are free for it, and are wrapped otherwise.
+/// Addresses keep their form when only one server has them and they are free for it, and are wrapped otherwise. Those
+/// of a scheme that is kept always name their server where there are several.
 fn addresses(
     known: &KnownCatalogs<'_>,
     of: fn(&Catalog) -> &Vec<tsugi_protocol::mcp::resource::ResourceDescription>,
     is_free: impl Fn(usize, &str) -> bool,
+    has_several: bool,
 ) -> PublicNames {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for (_, catalog) in known {
@@ -385,7 +393,12 @@ fn addresses(
         for resource in of(catalog) {
             // Two servers with one address: each is wrapped, so that both can be read.
             let is_alone = uses.get(resource.uri()) == Some(&1) && is_free(index, resource.uri());
+            let kept = super::resource::keep_scheme(server.name(), resource.uri()).filter(|_| has_several);
             let (name, shown) = match is_alone {
+                _ if let Some(kept) = kept => {
+                    let shown = resource.with_uri(&kept);
+                    (kept, shown)
+                }
                 true => (resource.uri().to_owned(), resource.object().raw()),
                 false => {
                     let wrapped = super::resource::wrap(server.name(), resource.uri());

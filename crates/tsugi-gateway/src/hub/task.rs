@@ -102,10 +102,7 @@ impl TaskReplyEdit {
     }
 
     pub(super) fn apply(self, reply: Reply) -> Reply {
-        match reply.into_ready() {
-            Ok(outcome) => Reply::ready(self.edit(outcome)),
-            Err(reply) => Reply::from_source(EditedReply { reply, edit: self }),
-        }
+        edited(reply, move |outcome| self.edit(outcome))
     }
 
     fn edit(&self, outcome: Outcome) -> Outcome {
@@ -133,15 +130,23 @@ impl TaskReplyEdit {
     }
 }
 
-struct EditedReply {
-    reply: Reply,
-    edit: TaskReplyEdit,
+/// A reply whose outcome is changed on its way.
+pub(super) fn edited(reply: Reply, edit: impl Fn(Outcome) -> Outcome + Send + Unpin + 'static) -> Reply {
+    match reply.into_ready() {
+        Ok(outcome) => Reply::ready(edit(outcome)),
+        Err(reply) => Reply::from_source(EditedReply { reply, edit }),
+    }
 }
 
-impl ReplySource for EditedReply {
+struct EditedReply<F> {
+    reply: Reply,
+    edit: F,
+}
+
+impl<F: Fn(Outcome) -> Outcome + Send + Unpin> ReplySource for EditedReply<F> {
     fn poll_event(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReplyEvent> {
         Poll::Ready(match std::task::ready!(self.reply.poll_event(context)) {
-            ReplyEvent::Done(outcome) => ReplyEvent::Done(self.edit.edit(outcome)),
+            ReplyEvent::Done(outcome) => ReplyEvent::Done((self.edit)(outcome)),
             note => note,
         })
     }

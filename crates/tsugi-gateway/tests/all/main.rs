@@ -18,6 +18,7 @@ mod modern;
 mod oauth;
 mod pins;
 mod restricted;
+mod skills;
 mod streams;
 mod takeover;
 mod tasks;

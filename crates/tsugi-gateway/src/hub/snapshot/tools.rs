@@ -13,6 +13,7 @@ use tsugi_schema::tool_name::{MAX_NAME, NameMap, ToolNaming, ToolTarget};
 
 use super::{KnownCatalogs, PublicEntry, PublicNames};
 use crate::hub::HubConfig;
+use crate::hub::app;
 use crate::hub::extension::ExtensionDirectory;
 use crate::hub::presentation::ServerPresentation;
 use crate::telemetry::GatewayMetrics;
@@ -40,6 +41,7 @@ pub(super) fn tools(
     config: &HubConfig,
     metrics: &GatewayMetrics,
     extensions: &ExtensionDirectory,
+    has_several: bool,
 ) -> (PublicNames, Vec<NameClash>) {
     let plain = ServerPresentation::default();
     let (mut all, mut clashes) = (Vec::new(), Vec::new());
@@ -58,7 +60,11 @@ pub(super) fn tools(
             clashes.push(NameClash { server: offered.server.name().to_owned(), text });
             continue;
         }
-        names.push(name.to_owned(), entry(offered, name, metrics, extensions));
+        let mut entry = entry(offered, name, metrics, extensions);
+        if has_several {
+            entry.shown = app::with_public_page(entry.shown, offered.server.name());
+        }
+        names.push(name.to_owned(), entry);
     }
     (names, clashes)
 }
