@@ -21,6 +21,7 @@ pub mod batch;
 pub mod catalog;
 pub mod config;
 pub mod connection;
+pub mod diagnosis;
 pub mod dialect;
 mod error;
 mod layer;

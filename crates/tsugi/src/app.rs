@@ -10,7 +10,7 @@ pub(crate) mod oauth;
 mod offer;
 mod pins;
 mod select;
-mod server;
+pub(crate) mod server;
 pub(crate) mod vault_watcher;
 
 use std::path::{Path, PathBuf};

@@ -281,6 +281,7 @@ impl<A: TypedAnswer> RetryAttempt<A> {
         let mut fault = Fault::new(FaultCode::MaxRetriesExceeded, message).on_server(&self.rules.server);
         (fault.stage, fault.blame, fault.sent) = (cause.stage, cause.blame, self.worst);
         (fault.hint, fault.tool, fault.process) = (cause.hint.clone(), cause.tool.clone(), cause.process.clone());
+        fault.diagnosis = cause.diagnosis.clone();
         CallFailure::from(fault.because(*cause))
     }
 }

@@ -25,8 +25,12 @@ use crate::connection::http::{self, HttpOpening};
 use crate::connection::in_process::InProcessConnection;
 use crate::connection::state::ConnectionEvent;
 use crate::connection::stream::StreamConnection;
+use crate::diagnosis;
 use crate::error::{STDERR_LINES, connect_fault};
 use crate::plain_rpc;
+
+/// How many lines of standard error are searched for the cause of a failure.
+const DIAGNOSED_LINES: usize = 200;
 
 /// Connects and agrees. A memory of the era that proves wrong is forgotten, and the question asked.
 /// `give_up` ends the attempt: it fails, and nothing that it started is left.
@@ -43,7 +47,11 @@ pub(super) async fn connect(
         Ok(connection) => instance.memory.set(&instance.config.target, connection.known()),
         Err(_) => instance.memory.forget(&instance.config.target),
     }
-    connected.map_err(|fault| fault.on_server(&instance.context.server))
+    connected.map_err(|fault| {
+        let fault = fault.on_server(&instance.context.server);
+        // An attempt that was given up says nothing about the server.
+        if give_up.is_cancelled() { fault } else { instance.diagnosed(fault) }
+    })
 }
 
 /// Tries one way of opening and, where they may help, others. After a first failure the others are tried at once, and
@@ -266,6 +274,16 @@ async fn in_process(instance: &Arc<Instance>, server: Arc<dyn Answer>) -> Result
 }
 
 impl Instance {
+    /// The fault with its cause named, from what the newest process printed.
+    fn diagnosed(&self, fault: Fault) -> Fault {
+        let newest = self.process.load_full().map(|process| process.stderr.tail(DIAGNOSED_LINES));
+        let kept = || fault.process.as_ref().map(|process| process.stderr.clone());
+        // A program that could not be started has printed nothing: the log is of an earlier process.
+        let stderr = if fault.stage == CallStage::Spawn { None } else { newest.or_else(kept) };
+        let (stderr, noise) = (stderr.unwrap_or_default(), self.context.noise.lines());
+        diagnosis::diagnosed(&self.config, fault, &stderr, &noise)
+    }
+
     fn wire_up(&self) {
         if self.status.state() == crate::connection::state::ConnectionState::Connecting {
             self.status.happen(ConnectionEvent::WireUp, None);

@@ -116,7 +116,8 @@ impl Instance {
         let Some(cause) = cause else { return fault };
         let message = format!("{why}: {}", cause.message);
         let (hint, process, stage) = (cause.hint.clone(), cause.process.clone(), cause.stage);
-        let mut fault = Fault { message, hint, process, stage, ..fault };
+        let diagnosis = cause.diagnosis.clone();
+        let mut fault = Fault { message, hint, process, stage, diagnosis, ..fault };
         // The caller learns the cause as if it were its own, with where it came from inside.
         fault.retryable = cause.retryable;
         fault.because(cause)

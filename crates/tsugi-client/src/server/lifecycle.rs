@@ -93,6 +93,8 @@ impl Instance {
         let (server, reason, next) = (&self.context.server, &fault.message, self.next_step(fault, plan));
         let status = fault.process.as_ref().map(|process| &process.status);
         let hint = fault.hint.as_deref();
+        let cause = fault.diagnosis.as_ref().map(|diagnosis| diagnosis.cause);
+        let said = fault.diagnosis.as_ref().and_then(|diagnosis| diagnosis.quotation.as_deref());
         let is_down = plan.is_none_or(|plan| plan.is_down);
         let trouble = if is_down { ReportedTrouble::Down } else { ReportedTrouble::Failing };
         let is_news = {
@@ -102,11 +104,11 @@ impl Instance {
             is_news
         };
         if !is_news || self.is_of_caller() {
-            tracing::debug!(target: LIFECYCLE, %server, reason, status, failures, next, "the server is not connected");
+            tracing::debug!(target: LIFECYCLE, %server, reason, cause, status, failures, next, "the server is not connected");
         } else if plan.is_none() {
-            tracing::error!(target: LIFECYCLE, %server, reason, status, hint, next, "the server is not connected");
+            tracing::error!(target: LIFECYCLE, %server, reason, cause, said, status, hint, next, "the server is not connected");
         } else {
-            tracing::warn!(target: LIFECYCLE, %server, reason, status, hint, next, "the server is not connected");
+            tracing::warn!(target: LIFECYCLE, %server, reason, cause, said, status, hint, next, "the server is not connected");
         }
     }
 

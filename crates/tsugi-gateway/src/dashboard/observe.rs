@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::broadcast;
+use tsugi_protocol::answer::FaultDiagnosis;
 use tsugi_protocol::json::RawJson;
 
 /// The keeper of the servers, as the dashboard reads it.
@@ -38,6 +39,8 @@ pub struct ServerState {
     pub state: &'static str,
     /// Why it is not as it should be, in words.
     pub reason: Option<String>,
+    /// The same as `tsugi doctor` names it, where the cause was found out.
+    pub diagnosis: Option<FaultDiagnosis>,
     /// `modern` or `legacy`, when connected.
     pub era: Option<&'static str>,
     /// The revision spoken, when connected.
@@ -70,6 +73,33 @@ pub struct ServerTrouble {
     pub kind: &'static str,
     /// In words.
     pub text: String,
+    /// The cause as `tsugi doctor` names it, where it was found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<FaultDiagnosis>,
+}
+
+impl ServerTrouble {
+    /// A trouble of a kind, in words.
+    pub fn new(kind: &'static str, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), diagnosis: None }
+    }
+}
+
+impl ServerState {
+    /// The same without anything that the server printed: that is for those who run it.
+    pub(crate) fn without_output(mut self) -> Self {
+        let Some(diagnosis) = self.diagnosis.as_mut().filter(|diagnosis| diagnosis.quotation.is_some()) else {
+            return self;
+        };
+        // The advice may name a path that was read from the output.
+        (diagnosis.quotation, diagnosis.advice) = (None, String::new());
+        let message = diagnosis.message.clone();
+        for trouble in self.troubles.iter_mut().filter(|trouble| trouble.diagnosis.is_some()) {
+            (trouble.text, trouble.diagnosis) = (message.clone(), self.diagnosis.clone());
+        }
+        self.reason = Some(message);
+        self
+    }
 }
 
 /// One server in full.

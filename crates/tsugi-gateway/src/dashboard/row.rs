@@ -37,6 +37,8 @@ pub(super) fn rows(viewer: &DashboardViewer) -> Vec<ServerRow> {
 
 /// The line of one server.
 pub(super) fn row(viewer: &DashboardViewer, state: ServerState) -> ServerRow {
+    // What a server printed is for those who run it.
+    let state = if viewer.is_admin() { state } else { state.without_output() };
     ServerRow { numbers: viewer.recorder().numbers(Some(&state.name)), state }
 }
 
@@ -52,7 +54,7 @@ fn troubles(row: &ServerRow) -> impl Iterator<Item = AttentionItem> {
     let fails = (row.numbers.error_rate > MANY && failed >= FEW).then(|| {
         let percent = (row.numbers.error_rate * 100.0).round();
         let text = format!("{percent} % of its calls failed in the last minute ({failed} of {})", row.numbers.calls);
-        ServerTrouble { kind: "errors", text }
+        ServerTrouble::new("errors", text)
     });
     let all = row.state.troubles.iter().cloned().chain(fails);
     all.map(|trouble| AttentionItem { server: row.state.name.clone(), trouble })

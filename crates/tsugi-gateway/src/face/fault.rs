@@ -151,6 +151,11 @@ pub(crate) fn hide_stderr(fault: &mut Fault) {
         if let Some(process) = &mut fault.process {
             process.stderr.clear();
         }
+        // The advice may name a path that the server printed, and is meant for the same people.
+        if let Some(diagnosis) = fault.diagnosis.as_deref_mut().filter(|diagnosis| diagnosis.quotation.is_some()) {
+            (diagnosis.quotation, diagnosis.advice) = (None, String::new());
+            fault.hint = None;
+        }
         next = fault.cause.as_deref_mut();
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::{broadcast, watch};
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::ConnectionState;
 use tsugi_client::{Server, ServerStatus};
+use tsugi_protocol::answer::FaultDiagnosis;
 use tsugi_protocol::mcp::prompt::PromptDescription;
 use tsugi_protocol::mcp::resource::ResourceDescription;
 use tsugi_protocol::mcp::tool::ToolDescription;
@@ -51,12 +52,12 @@ impl Hub {
         // What holds in part is told beside the word; it holds so for every server of this machine.
         if let Some(text) = server.sandbox_report().and_then(|report| report.shortcomings()) {
             let text = format!("its sandbox does not hold as asked: {text}");
-            troubles.push(ServerTrouble { kind: "sandbox", text });
+            troubles.push(ServerTrouble::new("sandbox", text));
         }
         let clashes = &self.snapshot().clashes;
         // Clashes are found when names are merged, so that no server knows of its own.
         let own = clashes.iter().filter(|clash| clash.server == server.name());
-        troubles.extend(own.map(|clash| ServerTrouble { kind: "names", text: clash.text.clone() }));
+        troubles.extend(own.map(|clash| ServerTrouble::new("names", &clash.text)));
         for trouble in &mut troubles {
             trouble.text = mask(std::mem::take(&mut trouble.text));
         }
@@ -65,6 +66,7 @@ impl Hub {
             name: server.name().into(),
             state: status.state_word(),
             reason: reason(&status).map(mask),
+            diagnosis: diagnosis(&status).cloned(),
             era: status.version.map(|version| version.era().as_str()),
             revision: status.version.map(|version| version.as_str()),
             transport: status.transport,
@@ -141,23 +143,37 @@ fn reason(status: &ServerStatus) -> Option<String> {
     let told = |fault: &tsugi_protocol::answer::Fault| {
         let ended = fault.process.as_ref().map(|process| format!(" ({})", process.status)).unwrap_or_default();
         let hint = fault.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
-        format!("{}{ended}{hint}", fault.message)
+        match &fault.diagnosis {
+            // How a process ended explains nothing once the cause is known.
+            Some(diagnosis) if diagnosis.cause != "crashes" => format!("{}{hint}", diagnosis.sentence()),
+            _ => format!("{}{ended}{hint}", fault.message),
+        }
     };
     // An order explains more than the fault before it.
     if status.is_held {
         return Some("it was stopped by order; calls do not start it".to_owned());
     }
-    status.left_alone.clone().or_else(|| fault().map(told))
+    // A named cause explains more than that the server is left alone because of it.
+    let named = fault().filter(|fault| fault.diagnosis.is_some()).map(told);
+    named.or_else(|| status.left_alone.clone()).or_else(|| fault().map(told))
+}
+
+/// The cause, while it is the reason why the server is not connected.
+fn diagnosis(status: &ServerStatus) -> Option<&FaultDiagnosis> {
+    let is_reason = !status.is_held && status.state != ConnectionState::Connected;
+    // Masked when it was made, with the same secrets.
+    status.fault.as_ref().filter(|_| is_reason)?.diagnosis.as_deref()
 }
 
 fn troubles(status: &ServerStatus, catalog: Option<&Catalog>) -> Vec<ServerTrouble> {
     let mut troubles = Vec::new();
     let why = reason(status).unwrap_or_else(|| "no reason is known".to_owned());
+    let why = |kind| ServerTrouble { diagnosis: diagnosis(status).cloned(), ..ServerTrouble::new(kind, why) };
     match status.state {
-        _ if status.needs_sign_in() => troubles.push(ServerTrouble { kind: "sign-in", text: why }),
-        ConnectionState::Failed => troubles.push(ServerTrouble { kind: "failed", text: why }),
-        ConnectionState::Reconnecting => troubles.push(ServerTrouble { kind: "reconnecting", text: why }),
-        _ if status.left_alone.is_some() => troubles.push(ServerTrouble { kind: "left-alone", text: why }),
+        _ if status.needs_sign_in() => troubles.push(why("sign-in")),
+        ConnectionState::Failed => troubles.push(why("failed")),
+        ConnectionState::Reconnecting => troubles.push(why("reconnecting")),
+        _ if status.left_alone.is_some() => troubles.push(why("left-alone")),
         _ => {}
     }
     let lists = catalog.map(|catalog| {
@@ -172,7 +188,7 @@ fn troubles(status: &ServerStatus, catalog: Option<&Catalog>) -> Vec<ServerTroub
     for (list, fault) in lists.into_iter().flatten() {
         if let Some(fault) = fault {
             let text = format!("its {list} could not be listed: {}", fault.message);
-            troubles.push(ServerTrouble { kind: "list", text });
+            troubles.push(ServerTrouble::new("list", text));
         }
     }
     troubles

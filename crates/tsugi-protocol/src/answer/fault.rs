@@ -234,6 +234,30 @@ pub struct ProcessEnd {
     pub stderr: Vec<String>,
 }
 
+/// Why a server cannot be used, named as `tsugi doctor` names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FaultDiagnosis {
+    /// The stable word for programs: `needs-variable`, `program-missing` and their like.
+    pub cause: &'static str,
+    /// What is wrong, in a sentence that any caller may read.
+    pub message: String,
+    /// What the server printed about it, for those who run it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quotation: Option<String>,
+    /// What to try.
+    pub advice: String,
+}
+
+impl FaultDiagnosis {
+    /// The sentence with what the server printed.
+    pub fn sentence(&self) -> String {
+        match &self.quotation {
+            Some(quotation) => format!("{}: {quotation}", self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
 /// A failure with everything a caller can act on. It becomes a response once, at the edge.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -261,6 +285,9 @@ pub struct Fault {
     /// What exactly failed, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<FaultReason>,
+    /// Why its server cannot be used, where that was found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Box<FaultDiagnosis>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// After how many milliseconds trying again makes sense, where the server said so.
@@ -290,6 +317,7 @@ impl Fault {
             tool: None,
             process: None,
             reason: None,
+            diagnosis: None,
             hint: None,
             retry_after_ms: None,
             details: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tsugi_client::backoff::BackoffPolicy;
 use tsugi_client::config::{JobSettings, LimitPolicy, PinPolicy};
-use tsugi_client::{ConnectTarget, EraChoice, ServerConfig, StartPolicy};
+use tsugi_client::{ConnectTarget, EraChoice, ServerConfig, StartPolicy, diagnosis};
 use tsugi_outbound::OutboundGuard;
 use tsugi_process::{EgressAccess, JobCommand, JobOptions, SecretMask, StopGrace};
 use tsugi_protocol::answer::{Fault, FaultCode};
@@ -45,6 +45,7 @@ pub(super) fn config(
     redact: SecretMask,
     parts: &ServerParts<'_>,
 ) -> Result<ServerConfig, Fault> {
+    let target = target(&server.name, &server.target, parts)?;
     let grace = StopGrace { stdin: GRACE, ..StopGrace::default() };
     Ok(ServerConfig {
         timeout: Some(server.timeout),
@@ -66,9 +67,15 @@ pub(super) fn config(
         instances: server.instances,
         max_connections: server.max_connections,
         idle_timeout: server.idle_timeout,
-        handshake_timeout: server.package_runner().filter(|_| server.offline_runner().is_none()).map(|_| DOWNLOAD),
-        ..ServerConfig::new(&server.name, target(&server.name, &server.target, parts)?)
+        handshake_timeout: may_download(&target).then_some(DOWNLOAD),
+        ..ServerConfig::new(&server.name, target)
     })
+}
+
+/// Whether its program may have to be downloaded before it answers.
+fn may_download(target: &ConnectTarget) -> bool {
+    let ConnectTarget::Stdio(command) = target else { return false };
+    diagnosis::package_runner(command).is_some() && diagnosis::offline_runner(command).is_none()
 }
 
 /// Built-in servers are part of this program and change with it, so they are not pinned.
@@ -101,7 +108,8 @@ fn target(name: &str, target: &settings::ServerTarget, parts: &ServerParts<'_>) 
     }
 }
 
-fn command(target: &CommandTarget) -> JobCommand {
+/// What is run for a server.
+pub(crate) fn command(target: &CommandTarget) -> JobCommand {
     let mut command = JobCommand::new(target.program.expose()).args(target.args.iter().map(MaskedText::expose));
     command.env = target.env.iter().map(|(name, value)| (name.into(), value.expose().into())).collect();
     command.cwd = target.cwd.clone();

@@ -6,18 +6,20 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tsugi_client::ServerStatus;
 use tsugi_client::config::InstancePolicy;
+use tsugi_client::diagnosis::{self, FailureCause, ServerEvidence};
 use tsugi_protocol::answer::Fault;
 
 use super::input::duration;
 use super::login::remote as login;
+use crate::app::server::command;
 use crate::app::{App, StartOptions, select};
 use crate::config::layer::LoadedConfig;
 use crate::config::settings::{ServerSettings, ServerTarget};
-use crate::doctor::cause::FailureCause;
-use crate::doctor::{ServerEvidence, fix, version};
+use crate::doctor::{fix, version};
 use crate::failure::CommandFailure;
 use crate::locate::{ReachedServer, reach};
 use crate::output::style::TextPaint;
+use crate::output::table::TextTable;
 use crate::output::{OutputFormat, printable};
 use crate::report::exit::CommandExit;
 
@@ -55,6 +57,12 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
+/// From how many broken servers on the report ends with a table.
+const FEW: usize = 4;
+
+/// Longest message in that table.
+const LONGEST: usize = 100;
+
 struct ServerDiagnosis {
     name: String,
     target: String,
@@ -67,6 +75,8 @@ struct ServerDiagnosis {
     noise: Vec<String>,
     fault: Option<Fault>,
     cause: Option<FailureCause>,
+    /// The cause in a sentence and what to try, with secrets masked.
+    words: Option<(String, String)>,
     /// It asks questions, and all callers share its one instance.
     takes_turns: bool,
     /// The installed interpreter, if the server requires another version.
@@ -125,7 +135,8 @@ pub(crate) async fn run(app: &App, args: &DoctorArgs) -> Result<CommandExit, Com
 /// Reports at once what the entry shows already, since the server is not going to answer soon.
 fn warn_offline(app: &App, wanted: &[&ServerSettings]) {
     for server in wanted.iter().filter(|_| app.output.form() == OutputFormat::Text) {
-        let Some(runner) = server.offline_runner() else { continue };
+        let ServerTarget::Command(target) = &server.target else { continue };
+        let Some(runner) = diagnosis::offline_runner(&command(target)) else { continue };
         let cause = FailureCause::NoNetwork { runner };
         app.output.message(|paint| format!("{}: {}: {}", paint.warning("warning"), server.name, cause.sentence()));
     }
@@ -158,8 +169,17 @@ fn examine(
     }
     let noise = server.as_ref().map(|server| server.noise()).unwrap_or_default();
     let environment = &app.context.environment;
-    let evidence = ServerEvidence { settings, environment, fault: fault.as_ref(), stderr: &stderr, noise: &noise };
+    let is_set_here = |name: &str| environment.filled(name).is_some();
+    let target = server.as_ref().map(|server| &server.config().target);
+    let fault_seen = fault.as_ref();
+    let evidence =
+        ServerEvidence { server: &settings.name, target, is_set_here: &is_set_here, fault: fault_seen, stderr: &stderr, noise: &noise };
     let cause = evidence.diagnose();
+    let mask = |text: String| match &server {
+        Some(server) => server.config().job.0.redact.mask(&text),
+        None => text,
+    };
+    let words = cause.as_ref().map(|cause| (mask(cause.sentence()), mask(cause.advice())));
     let status = server.map(|server| server.status());
     let takes_turns = settings.instances == InstancePolicy::Shared && status.as_ref().is_some_and(|status| status.asks);
     let (target, program) = (settings.shown_target(), program(app, settings));
@@ -174,6 +194,7 @@ fn examine(
         noise,
         fault,
         cause,
+        words,
         takes_turns,
         installed: None,
         fixed: None,
@@ -226,6 +247,10 @@ impl ServerDiagnosis {
         })
     }
 
+    fn word(&self) -> &'static str {
+        self.cause.as_ref().map_or("unknown", FailureCause::word)
+    }
+
     fn repair(&mut self, loaded: &LoadedConfig) {
         let cause = self.cause.as_ref();
         self.fixed = cause.and_then(|cause| fix::repair(cause, &self.name, loaded.origin.path()));
@@ -236,10 +261,12 @@ impl ServerDiagnosis {
         let is_waiting =
             matches!(self.cause, Some(FailureCause::SignInMissing { .. } | FailureCause::SignInEnded { .. }));
         if is_waiting && let Some(failure) = login::obstacle(app, loaded, &self.name).await {
-            self.cause = Some(FailureCause::SignInRefused {
+            let cause = FailureCause::SignInRefused {
                 message: failure.to_string(),
                 hint: failure.hint().map(str::to_owned),
-            });
+            };
+            self.words = Some((cause.sentence(), cause.advice()));
+            self.cause = Some(cause);
         }
     }
 
@@ -254,8 +281,8 @@ impl ServerDiagnosis {
             "name": self.name,
             "healthy": self.is_usable(),
             "cause": self.cause.as_ref().map(FailureCause::word),
-            "message": self.cause.as_ref().map(FailureCause::sentence),
-            "advice": self.cause.as_ref().map(FailureCause::advice),
+            "message": self.words.as_ref().map(|(sentence, _)| sentence),
+            "advice": self.words.as_ref().map(|(_, advice)| advice),
             "fixed": self.fixed,
             "target": self.target,
             "program": self.program,
@@ -279,15 +306,15 @@ impl ServerDiagnosis {
             Some(_) => paint.error("broken"),
         };
         let mut lines = vec![format!("{}: {mark}  {}", paint.strong(&self.name), paint.faint(self.facts()))];
-        if let Some(cause) = &self.cause {
-            lines.push(format!("  {} {}", printable(&cause.sentence()), paint.faint(format!("[{}]", cause.word()))));
+        if let (Some(cause), Some((sentence, advice))) = (&self.cause, &self.words) {
+            lines.push(format!("  {} {}", printable(sentence), paint.faint(format!("[{}]", cause.word()))));
             lines.push(format!("  {} {}", paint.faint("runs:"), printable(&self.target)));
             lines.extend(self.program.iter().map(|path| format!("  {} {}", paint.faint("found:"), path.display())));
             lines.extend(self.installed.iter().map(|have| format!("  {} {}", paint.faint("here:"), printable(have))));
             lines.extend(last(&self.stderr).iter().map(|line| format!("  {} {}", paint.faint("|"), printable(line))));
             match &self.fixed {
                 Some(fixed) => lines.push(format!("  {} {fixed}; run `tsugi doctor` again", paint.good("fixed:"))),
-                None => lines.push(format!("  {}: {}", paint.hint("hint"), printable(&cause.advice()))),
+                None => lines.push(format!("  {}: {}", paint.hint("hint"), printable(advice))),
             }
         }
         lines.join("\n")
@@ -297,7 +324,7 @@ impl ServerDiagnosis {
         let mut facts = Vec::new();
         facts.extend(self.status.as_ref().map(|status| status.transport.to_owned()));
         facts.extend(self.era().map(|(era, revision)| format!("{era} ({revision})")));
-        facts.extend(self.tools.map(|tools| format!("{tools} tools")));
+        facts.extend(self.tools.map(|tools| if tools == 1 { "1 tool".to_owned() } else { format!("{tools} tools") }));
         facts.extend(self.took.map(|took| format!("{} ms", took.as_millis())));
         facts.join(", ")
     }
@@ -314,13 +341,33 @@ fn print_report(app: &App, examined: &[ServerDiagnosis], house: &[String]) -> Re
     for note in house {
         app.output.message(|paint| format!("{}: {note}", paint.warning("note")));
     }
-    let cause = |one: &ServerDiagnosis| one.cause.as_ref().map_or("unknown", FailureCause::word);
-    let broken: Vec<String> =
-        examined.iter().filter(|one| !one.is_usable()).map(|one| format!("{} ({})", one.name, cause(one))).collect();
+    let broken: Vec<&ServerDiagnosis> = examined.iter().filter(|one| !one.is_usable()).collect();
     app.output.message(|paint| match broken.as_slice() {
         [] => paint.good("every server works"),
-        [one] => paint.error(format!("1 server does not work: {one}")),
-        several => paint.error(format!("{} servers do not work: {}", several.len(), several.join(", "))),
+        [one] => paint.error(format!("1 server does not work: {} ({})", one.name, one.word())),
+        several if several.len() < FEW => {
+            let names: Vec<String> = several.iter().map(|one| format!("{} ({})", one.name, one.word())).collect();
+            paint.error(format!("{} servers do not work: {}", several.len(), names.join(", ")))
+        }
+        several => closing_table(several, paint),
     });
     Ok(())
+}
+
+/// A line for each broken server, since their reports have scrolled away.
+fn closing_table(broken: &[&ServerDiagnosis], paint: TextPaint) -> String {
+    let mut table = TextTable::new(["server", "cause", "message"]);
+    for one in broken {
+        let message = one.words.as_ref().map_or("", |(sentence, _)| sentence);
+        table.row([one.name.clone(), one.word().to_owned(), shortened(message)]);
+    }
+    let head = paint.error(format!("{} servers do not work:", broken.len()));
+    format!("\n{head}\n{}", table.text(paint))
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 use tsugi_gateway::guard::api_key::{KeyRole, SecretDigest};
 use tsugi_outbound::OutboundRules;
-use tsugi_process::{NetworkAccess, SandboxPolicy};
+use tsugi_process::SandboxPolicy;
 use url::Url;
 
 use super::key::SettingTable;
@@ -257,28 +257,7 @@ fn optional_milliseconds<S: Serializer>(duration: &Option<Duration>, serializer:
     duration.map(|duration| duration.as_millis()).serialize(serializer)
 }
 
-/// Programs that fetch what they run when they do not have it yet.
-const PACKAGE_RUNNERS: [&str; 10] = ["npx", "bunx", "pnpx", "uvx", "pipx", "uv", "npm", "pnpm", "deno", "docker"];
-
 impl ServerSettings {
-    /// The package runner, if its sandbox allows no network: it cannot download anything then.
-    pub(crate) fn offline_runner(&self) -> Option<&'static str> {
-        let ServerTarget::Command(command) = &self.target else { return None };
-        // Loopback alone does not reach a package registry; a list of hosts may hold one.
-        let is_offline = |net: &NetworkAccess| matches!(net, NetworkAccess::None | NetworkAccess::Loopback);
-        let is_offline = command.sandbox.rules().is_some_and(|rules| is_offline(&rules.net));
-        self.package_runner().filter(|_| is_offline)
-    }
-
-    /// The program that runs it, where that may download it first.
-    pub(crate) fn package_runner(&self) -> Option<&'static str> {
-        let ServerTarget::Command(command) = &self.target else { return None };
-        let program = command.program.expose();
-        // `/usr/bin/npx` is the same runner as `npx`.
-        let name = program.rsplit('/').next().unwrap_or_default();
-        PACKAGE_RUNNERS.into_iter().find(|runner| *runner == name)
-    }
-
     /// What it is, as far as it may be shown.
     pub(crate) fn shown_target(&self) -> String {
         match &self.target {

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::cause::FailureCause;
+use tsugi_client::diagnosis::FailureCause;
+
 use crate::atomic_file;
 use crate::config::adapter::write::SECRETS_FILE;
 use crate::config::{edit, file};

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
+use tsugi_client::diagnosis::FailureCause;
 use tsugi_process::{JobCommand, JobOptions, SupervisedJob};
-
-use super::cause::FailureCause;
 
 /// How long an interpreter may take to print its version.
 const PATIENCE: Duration = Duration::from_secs(5);

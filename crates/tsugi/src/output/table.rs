@@ -23,6 +23,11 @@ impl TextTable {
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
+    /// One line per row, for a table among messages.
+    pub(crate) fn text(&self, paint: TextPaint) -> String {
+        self.render(paint, false)
+    }
+
     /// Wrapped on a terminal, otherwise one line per row.
     pub(super) fn render(&self, paint: TextPaint, watched: bool) -> String {
         let mut table = comfy_table::Table::new();

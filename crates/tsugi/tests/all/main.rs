@@ -6,6 +6,7 @@ mod audit;
 mod client_certificates;
 mod command;
 mod dashboard;
+mod diagnosis;
 mod docs;
 mod faults;
 mod key;

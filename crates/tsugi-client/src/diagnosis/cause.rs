@@ -1,8 +1,11 @@
 //! The causes of failure: a stable word for programs, a sentence for people, and what to try.
 
+use tsugi_protocol::answer::FaultDiagnosis;
+
 /// Why a server does not work, or not as well as it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FailureCause {
+#[non_exhaustive]
+pub enum FailureCause {
     ProgramMissing {
         program: String,
     },
@@ -109,7 +112,7 @@ pub(crate) enum FailureCause {
 
 impl FailureCause {
     /// The word by which programs know it.
-    pub(crate) fn word(&self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         match self {
             FailureCause::ProgramMissing { .. } => "program-missing",
             FailureCause::NotExecutable { .. } => "program-not-executable",
@@ -150,13 +153,22 @@ impl FailureCause {
     }
 
     /// Whether the server can be used all the same.
-    pub(crate) fn is_blemish(&self) -> bool {
+    pub fn is_blemish(&self) -> bool {
         // All other causes keep a server from working.
         matches!(self, FailureCause::Banner { is_fatal: false, .. })
     }
 
-    /// What is wrong, in a sentence.
-    pub(crate) fn sentence(&self) -> String {
+    /// What is wrong, in a sentence, with what the server printed about it.
+    pub fn sentence(&self) -> String {
+        match (self, self.quotation()) {
+            (FailureCause::Crashes { status, .. }, _) => format!("{} ({status})", self.summary()),
+            (_, Some(quotation)) => format!("{}: {quotation}", self.summary()),
+            (_, None) => self.summary(),
+        }
+    }
+
+    /// The same without the server's output, which only those who run the server may read.
+    pub fn summary(&self) -> String {
         match self {
             FailureCause::ProgramMissing { program } => format!("program `{program}` not found"),
             FailureCause::NotExecutable { program } => format!("`{program}` is not executable"),
@@ -165,34 +177,24 @@ impl FailureCause {
                 format!("its working directory `{directory}` does not exist")
             }
             FailureCause::ScriptMissing { script } => format!("the script `{script}` does not exist"),
-            FailureCause::WrongNode { line } => format!("it does not run with the installed version of Node: {line}"),
-            FailureCause::WrongPython { line } => {
-                format!("it does not run with the installed version of Python: {line}")
-            }
-            FailureCause::PackageMissing { package, line } => {
-                format!("package or module `{package}` not found: {line}")
-            }
-            FailureCause::CacheBroken { folder } => {
-                format!("the npx download is incomplete, as after an interruption: `{folder}`")
-            }
+            FailureCause::WrongNode { .. } => "it does not run with the installed version of Node".to_owned(),
+            FailureCause::WrongPython { .. } => "it does not run with the installed version of Python".to_owned(),
+            FailureCause::PackageMissing { package, .. } => format!("package or module `{package}` not found"),
+            FailureCause::CacheBroken { .. } => "the npx download is incomplete, as after an interruption".to_owned(),
             FailureCause::NoNetwork { runner } => {
                 format!("{runner} needs its registry to start, and the sandbox allows no network")
             }
-            FailureCause::NeedsVariable { name, .. } => {
-                format!("it needs the variable {name}, which is not passed to it")
-            }
-            FailureCause::SandboxDenies { path: Some(path) } => format!("its sandbox denies access to `{path}`"),
-            FailureCause::SandboxDenies { path: None } => "its sandbox denies access to a file".to_owned(),
-            FailureCause::SandboxHides { path } => format!("`{path}` exists, but not inside its sandbox"),
+            FailureCause::NeedsVariable { name, is_set_here: false } => format!("the variable `{name}` is not set"),
+            FailureCause::NeedsVariable { name, .. } => format!("the variable `{name}` is not passed to it"),
+            FailureCause::SandboxDenies { .. } => "its sandbox denies access to a file".to_owned(),
+            FailureCause::SandboxHides { .. } => "a file that it needs exists, but not inside its sandbox".to_owned(),
             // The process layer names program and path already.
             FailureCause::SandboxForbidsProgram { message, .. } => message.clone(),
             FailureCause::AgentUnknown { agent } => format!("agent `{agent}` is not in its database"),
-            FailureCause::ProjectServer { message, .. } => format!("the project server cannot start: {message}"),
-            FailureCause::PortTaken { line } => format!("the port it listens on is taken: {line}"),
-            FailureCause::CannotReach { line } => format!("it cannot reach a service it depends on: {line}"),
-            FailureCause::Banner { line, .. } => {
-                format!("it writes lines to standard output that are not messages: `{line}`")
-            }
+            FailureCause::ProjectServer { .. } => "the project server cannot start".to_owned(),
+            FailureCause::PortTaken { .. } => "the port it listens on is taken".to_owned(),
+            FailureCause::CannotReach { .. } => "it cannot reach a service it depends on".to_owned(),
+            FailureCause::Banner { .. } => "it writes lines to standard output that are not messages".to_owned(),
             FailureCause::Refused => "connection refused: nothing listens at its address".to_owned(),
             FailureCause::NoSuchHost => "the host name of its address cannot be resolved".to_owned(),
             FailureCause::TlsName => "its certificate is for another host name".to_owned(),
@@ -210,14 +212,41 @@ impl FailureCause {
             FailureCause::Forbidden => "it rejects these credentials (403)".to_owned(),
             FailureCause::NotMcp { what } => format!("something answers at its address, but not with MCP ({what})"),
             FailureCause::Hangs { .. } => "it runs, but does not answer the handshake".to_owned(),
-            FailureCause::Crashes { status, .. } => format!("it exits before it answers ({status})"),
+            FailureCause::Crashes { .. } => "it exits before it answers".to_owned(),
             // Better the raw message than a guess.
             FailureCause::Unknown { message } => message.clone(),
         }
     }
 
+    /// What the server itself printed about it.
+    pub fn quotation(&self) -> Option<&str> {
+        match self {
+            FailureCause::WrongNode { line }
+            | FailureCause::WrongPython { line }
+            | FailureCause::PackageMissing { line, .. }
+            | FailureCause::PortTaken { line }
+            | FailureCause::CannotReach { line }
+            | FailureCause::Banner { line, .. } => Some(line),
+            // Paths are read from its output, and tell how this machine is laid out.
+            FailureCause::SandboxHides { path } | FailureCause::CacheBroken { folder: path } => Some(path),
+            FailureCause::SandboxDenies { path } => path.as_deref(),
+            FailureCause::ProjectServer { message, .. } => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Everything that is reported about it, with secrets masked.
+    pub fn diagnosis(&self, mask: &dyn Fn(String) -> String) -> FaultDiagnosis {
+        FaultDiagnosis {
+            cause: self.word(),
+            message: mask(self.summary()),
+            quotation: self.quotation().map(|quotation| mask(quotation.to_owned())),
+            advice: mask(self.advice()),
+        }
+    }
+
     /// What to try.
-    pub(crate) fn advice(&self) -> String {
+    pub fn advice(&self) -> String {
         match self {
             FailureCause::ProgramMissing { program } => missing_program(program),
             FailureCause::NotExecutable { program } => format!("chmod +x {program} (`tsugi doctor --fix` does it for your own scripts)"),
@@ -279,6 +308,6 @@ fn missing_program(program: &str) -> String {
         "uvx" | "uv" => "install uv (https://docs.astral.sh/uv), or give the full path in `command`".to_owned(),
         "python" => "many systems have only `python3`: use that, or install Python".to_owned(),
         "docker" => "install Docker, or give the full path in `command`".to_owned(),
-        _ => "install it, or give the full path in `command`; programs are searched in PATH".to_owned(),
+        _ => "programs are searched in PATH: install it, or give its full path".to_owned(),
     }
 }
