@@ -9,6 +9,7 @@ mod login;
 pub(crate) mod oauth;
 mod offer;
 mod pins;
+pub(crate) mod running_gateway;
 mod select;
 pub(crate) mod server;
 pub(crate) mod vault_watcher;
@@ -83,6 +84,8 @@ pub(crate) struct StartOptions {
     pub(crate) handshake_timeout: Option<Duration>,
     /// The directories for servers that ask for roots.
     pub(crate) roots: Vec<PathBuf>,
+    /// Whether the servers are only to be looked up, not started.
+    pub(crate) is_held_back: bool,
 }
 
 /// The servers that a command works with.
@@ -155,6 +158,15 @@ impl App {
         Ok(loaded)
     }
 
+    /// The same without its warnings and without pins, for a command that only looks names up.
+    pub(crate) fn quiet_configuration(&self) -> Result<LoadedConfig, CommandFailure> {
+        let mut loaded = layer::load(&self.wish(), &self.context)?;
+        if loaded.origin == ConfigOrigin::Nothing {
+            self.use_builtins(&mut loaded.settings)?;
+        }
+        Ok(loaded)
+    }
+
     /// What the command line says about the configuration.
     pub(crate) fn wish(&self) -> ConfigSelection {
         ConfigSelection {
@@ -202,6 +214,9 @@ impl App {
     ) -> CommandServers {
         let profile = profile(!options.roots.is_empty());
         let manager = self.manager.get_or_init(|| Manager::new(self.options(settings, profile, options)));
+        if options.is_held_back {
+            manager.hold_back();
+        }
         let mut started = CommandServers::default();
         for server in wanted {
             let mut config = self.server_config(settings, server);

@@ -178,6 +178,9 @@ pub(crate) enum CliCommand {
     Export(command::export::ExportArgs),
     /// Share projects, tasks, context and handoffs between agents
     Pm(command::pm::PmArgs),
+    /// Print what can follow the words of a command line, for shell completions
+    #[command(hide = true)]
+    Complete(command::complete::CompleteArgs),
     /// Print shell completions
     Completions(command::completions::CompletionsArgs),
     /// Print the manual page, or write one for each command
@@ -217,7 +220,11 @@ impl CliCommand {
             CliCommand::Serve(args) => args.json,
             CliCommand::Batch(_) => true,
             // Their output is machine-readable without a flag.
-            CliCommand::Stdio(_) | CliCommand::Config(_) | CliCommand::Completions(_) | CliCommand::Man(_) => false,
+            CliCommand::Stdio(_)
+            | CliCommand::Config(_)
+            | CliCommand::Complete(_)
+            | CliCommand::Completions(_)
+            | CliCommand::Man(_) => false,
         };
         if is_json { OutputFormat::Json } else { OutputFormat::Text }
     }

@@ -6,6 +6,7 @@ pub(crate) mod auth;
 pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod check;
+pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod diff;
@@ -34,6 +35,7 @@ pub(crate) mod undo_init;
 pub(crate) mod vault;
 
 mod input;
+mod kept_files;
 mod result_text;
 
 use crate::app::App;
@@ -74,8 +76,30 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Add(args) => add::run(app, &args),
         CliCommand::Remove(args) => remove::run(app, &args),
         CliCommand::Pm(args) => pm::run(app, args).await,
+        CliCommand::Complete(args) => complete::run(app, &args),
         CliCommand::Completions(args) => completions::run(app, &args),
         CliCommand::Man(args) => completions::manual(app, &args),
+    }
+}
+
+/// The first sentence of a description, for tables.
+fn first_sentence(text: Option<String>) -> String {
+    let text = text.unwrap_or_default();
+    // A sentence may go on over a line break, and ends at the latest with its paragraph.
+    let lines: Vec<&str> = text.trim().lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let paragraph = lines.join(" ");
+    let is_end = |(index, c): &(usize, char)| {
+        let rest = &paragraph[index + c.len_utf8()..];
+        match c {
+            '。' => true,
+            // "e.g. this" goes on in small letters.
+            '.' | '!' | '?' => rest.strip_prefix(' ').is_some_and(|rest| !rest.starts_with(char::is_lowercase)),
+            _ => false,
+        }
+    };
+    match paragraph.char_indices().find(is_end) {
+        Some((end, c)) => paragraph[..end + c.len_utf8()].to_owned(),
+        None => paragraph,
     }
 }
 
@@ -83,4 +107,22 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
 fn first_line(text: Option<String>) -> String {
     text.and_then(|text| text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_sentence;
+
+    #[test]
+    fn a_list_shows_the_first_sentence() {
+        for (text, shown) in [
+            ("Read a file. It must exist.", "Read a file."),
+            ("Read a\nfile, e.g. a text.\n\nMore", "Read a file, e.g. a text."),
+            ("ファイルを読む。詳細", "ファイルを読む。"),
+            ("no end", "no end"),
+            ("", ""),
+        ] {
+            assert_eq!(first_sentence(Some(text.to_owned())), shown);
+        }
+    }
 }

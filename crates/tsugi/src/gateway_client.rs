@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::cli::NoServerFlags;
 use crate::config::env::{TSUGI_GATEWAY, TSUGI_KEY};
 use crate::config::layer::{self, ConfigOrigin, LoadedConfig};
+use crate::config::secret::Secret;
 use crate::failure::CommandFailure;
 use crate::gateway_record::{self, GatewayRecord};
 use crate::output::OutputFormat;
@@ -137,6 +138,41 @@ impl GatewayClient {
     }
 }
 
+/// What a gateway answers to a command that would use it.
+pub(crate) enum GatewayAnswer {
+    /// The names of its servers.
+    Servers(Vec<String>),
+    /// The key is known, and not an administrator's.
+    Forbidden,
+    /// It needs a key, or another one.
+    Unauthorized,
+    Silent,
+}
+
+impl GatewayClient {
+    /// Asks a gateway which servers it has.
+    pub(crate) async fn probe(base: &Url, key: Option<&Secret>, patience: Duration) -> GatewayAnswer {
+        let Ok(headers) = bearer(key.map(Secret::expose)) else { return GatewayAnswer::Unauthorized };
+        let Ok(url) = base.join("/servers") else { return GatewayAnswer::Silent };
+        let client = HttpClient::new(HttpTarget::new(url, headers));
+        let asked = async {
+            let response = client.get(HeaderMap::new()).await.ok()?;
+            let status = response.status;
+            Some((status, response.bytes().await.ok()?))
+        };
+        match tokio::time::timeout(patience, asked).await {
+            Ok(Some((StatusCode::OK, body))) => {
+                let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let servers = answer["servers"].as_array().into_iter().flatten();
+                GatewayAnswer::Servers(servers.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect())
+            }
+            Ok(Some((StatusCode::UNAUTHORIZED, _))) => GatewayAnswer::Unauthorized,
+            Ok(Some((StatusCode::FORBIDDEN, _))) => GatewayAnswer::Forbidden,
+            _ => GatewayAnswer::Silent,
+        }
+    }
+}
+
 /// The gateway of `--gateway` or `TSUGI_GATEWAY`.
 fn named(app: &App, which: &GatewayFlags) -> Result<Option<Url>, CommandFailure> {
     let environment = &app.context.environment;
@@ -253,7 +289,10 @@ fn shown(url: &Url) -> String {
 }
 
 fn credentials(app: &App, which: &GatewayFlags) -> Result<HeaderMap, CommandFailure> {
-    let key = which.key.as_deref().or_else(|| app.context.environment.filled(TSUGI_KEY.name));
+    bearer(which.key.as_deref().or_else(|| app.context.environment.filled(TSUGI_KEY.name)))
+}
+
+fn bearer(key: Option<&str>) -> Result<HeaderMap, CommandFailure> {
     let Some(key) = key else { return Ok(HeaderMap::new()) };
     let value = HeaderValue::try_from(format!("Bearer {key}"));
     let mut value = value.map_err(|_| CommandFailure::usage("the key has characters that cannot be sent"))?;

@@ -290,7 +290,7 @@ impl FailureCause {
             FailureCause::SignInMissing { server } | FailureCause::SignInEnded { server } => format!("tsugi login {server}"),
             FailureCause::SignInScope { hint, .. } | FailureCause::SignInRefused { hint, .. } => hint.clone().unwrap_or_else(|| "ask the owner of the server which sign-in it takes; a key goes into `headers` of its entry".to_owned()),
             FailureCause::Forbidden => "ask its owner for access, or use another key".to_owned(),
-            FailureCause::NotMcp { .. } => "check the path in `url`: most servers answer at /mcp or /sse".to_owned(),
+            FailureCause::NotMcp { .. } => "check the path: most servers answer at /mcp or /sse, and a tsugi gateway answers MCP at its address followed by /mcp".to_owned(),
             // The first start of a package can take minutes.
             FailureCause::Hangs { runner: Some(runner) } => format!("{runner} may still be downloading it: wait longer with --timeout 10m, or run the command once by hand; otherwise, some servers need a word such as `stdio` or `mcp` in `args`"),
             FailureCause::Hangs { runner: None } => "does it speak MCP on standard output? some servers need a word such as `stdio` or `mcp` in `args`; others wait for a lock or a login, as their standard error tells".to_owned(),
@@ -308,6 +308,7 @@ fn missing_program(program: &str) -> String {
         "uvx" | "uv" => "install uv (https://docs.astral.sh/uv), or give the full path in `command`".to_owned(),
         "python" => "many systems have only `python3`: use that, or install Python".to_owned(),
         "docker" => "install Docker, or give the full path in `command`".to_owned(),
-        _ => "programs are searched in PATH: install it, or give its full path".to_owned(),
+        _ if program.contains('/') => "check the path; a relative one is taken from `cwd`".to_owned(),
+        _ => "install it, or give its full path".to_owned(),
     }
 }

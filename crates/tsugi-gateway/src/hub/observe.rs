@@ -174,6 +174,8 @@ fn troubles(status: &ServerStatus, catalog: Option<&Catalog>) -> Vec<ServerTroub
         ConnectionState::Failed => troubles.push(why("failed")),
         ConnectionState::Reconnecting => troubles.push(why("reconnecting")),
         _ if status.left_alone.is_some() => troubles.push(why("left-alone")),
+        // While it is tried again it is as broken as before, and must not drop out of the list for a moment.
+        _ if diagnosis(status).is_some() => troubles.push(why("reconnecting")),
         _ => {}
     }
     let lists = catalog.map(|catalog| {

@@ -11,6 +11,7 @@ use tsugi_protocol::answer::{Call, Fault, FaultCode, Outcome};
 use tsugi_protocol::json::RawJson;
 
 use super::input::{duration, read_stdin};
+use crate::app::running_gateway::GatewayUse;
 use crate::app::{App, StartOptions, is_shown_as, named, offers, own_name, select};
 use crate::config::layer::LoadedConfig;
 use crate::config::settings::ServerSettings;
@@ -46,6 +47,8 @@ pub(crate) struct BatchArgs {
     /// How long a call may be silent, such as 90s, 5m or 500ms
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<std::time::Duration>,
+    #[command(flatten)]
+    gateway_use: GatewayUse,
 }
 
 /// One call, as a user writes it.
@@ -68,7 +71,7 @@ struct BatchInput {
 
 pub(crate) async fn run(app: &App, args: &BatchArgs) -> Result<CommandExit, CommandFailure> {
     let calls = read(app, &args.file)?;
-    let loaded = app.configuration()?;
+    let loaded = app.calling_configuration(args.gateway_use).await?;
     let wanted = wanted(app, &loaded, &calls.entries)?;
     let started = app.start(&loaded.settings, &wanted, &StartOptions::default());
     report::warn_all(&app.output, &started.failed);

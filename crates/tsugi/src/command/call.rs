@@ -1,5 +1,7 @@
 //! `tsugi call`: calls one tool with checked arguments and prints its result.
 
+use std::path::PathBuf;
+
 use serde_json::{Map, Value};
 use tsugi_protocol::answer::Call;
 
@@ -24,12 +26,13 @@ Arguments are typed by the tool's schema:
 On a terminal, missing arguments are prompted for, and so are the questions of the server.
 
 The content blocks of the result are printed in order, each on a new line: text unchanged (on a
-terminal, JSON is indented), images and audio as type and size, links as addresses. Without blocks,
-the structured content is printed. --json prints the raw result.
+terminal, JSON is indented), images and audio as type and size, or as files with -o DIR, links as
+addresses. Without blocks, the structured content is printed. --json prints the raw result.
 
 Examples:
   tsugi call demo/calculate-bmi weight_kg=70 height_m=1.75
   tsugi call calculate-bmi --json '{\"weight_kg\": 70, \"height_m\": 1.75}'
+  tsugi call shop/chart -o pictures
   echo '{\"message\": \"hi\"}' | tsugi call demo/echo -
   tsugi call --command \"uvx mcp-server-time\" get_current_time timezone=Asia/Tokyo";
 
@@ -44,6 +47,9 @@ pub(crate) struct CallArgs {
     arguments: Vec<String>,
     #[command(flatten)]
     flags: CallFlags,
+    /// Write the images, sounds and files of the result into this directory
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    output: Option<PathBuf>,
 }
 
 impl CallArgs {
@@ -55,7 +61,7 @@ impl CallArgs {
 pub(crate) async fn run(app: &App, args: CallArgs) -> Result<CommandExit, CommandFailure> {
     let (object, words) = args.flags.split(args.arguments)?;
     let roots = args.flags.roots(app)?;
-    let loaded = app.configuration()?;
+    let loaded = app.calling_configuration(args.flags.gateway_use()).await?;
     let found = locate(app, &loaded, OfferKind::Tool, &args.tool, &roots).await?;
     offers(&loaded, found.server.name(), &found.name)?;
     let talk = InteractiveCall::new(app).with_roots(roots).with_timeout(args.flags.timeout);
@@ -63,12 +69,14 @@ pub(crate) async fn run(app: &App, args: CallArgs) -> Result<CommandExit, Comman
     let call = Call::tool(&found.name, Some(&arguments.to_raw()));
     let complete = talk.run_to_result(&found.server, &found.subject(), call).await?;
     let is_error = complete.is_tool_error();
+    let kept = args.output.as_deref().map(|directory| result_text::keep_files(directory, &found.name, &complete.body));
+    let kept = kept.transpose()?.unwrap_or_default();
     match app.output.form() {
         OutputFormat::Json => app.output.data(complete.body.raw().as_str())?,
         OutputFormat::Text if is_error => {
             app.output.message(|paint| result_text::tool_error(&found.subject(), &complete.body, paint))
         }
-        OutputFormat::Text => result_text::tool_result(&app.output, &complete.body)?,
+        OutputFormat::Text => result_text::tool_result(&app.output, &complete.body, &kept)?,
     }
     Ok(if is_error { CommandExit::Failed } else { CommandExit::Success })
 }

@@ -27,6 +27,13 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn run(app: &App, args: &CompletionsArgs) -> Result<CommandExit, CommandFailure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut CommandLine::command(), "tsugi", &mut script);
+    // The generated part knows commands and flags; names are asked for while completing.
+    script.extend_from_slice(match args.shell {
+        Shell::Bash => include_bytes!("completions/names.bash"),
+        Shell::Zsh => include_bytes!("completions/names.zsh"),
+        Shell::Fish => include_bytes!("completions/names.fish"),
+        _ => b"",
+    });
     app.output.bytes(&script)?;
     Ok(CommandExit::Success)
 }

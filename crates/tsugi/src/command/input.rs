@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::app::App;
+use crate::app::running_gateway::GatewayUse;
 use crate::config::parse;
 use crate::failure::CommandFailure;
 use crate::tool_arguments::{self, ArgumentObject};
@@ -23,11 +24,18 @@ pub(crate) struct CallFlags {
     /// A directory for servers that ask for roots [default without a value: the current directory]
     #[arg(long = "root", value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
     pub(crate) roots: Vec<PathBuf>,
+    #[command(flatten)]
+    gateway_use: GatewayUse,
 }
 
 impl CallFlags {
     pub(crate) fn is_json(&self) -> bool {
         !self.json.is_empty()
+    }
+
+    /// Whether the running gateway may be used. The directories of `--root` are for servers that are started here.
+    pub(crate) fn gateway_use(&self) -> GatewayUse {
+        GatewayUse { alone: self.gateway_use.alone || !self.roots.is_empty() }
     }
 
     /// The directories of `--root`, in full.

@@ -42,7 +42,7 @@ impl PromptArgs {
 pub(crate) async fn run(app: &App, args: PromptArgs) -> Result<CommandExit, CommandFailure> {
     let (object, words) = args.flags.split(args.arguments)?;
     let roots = args.flags.roots(app)?;
-    let loaded = app.configuration()?;
+    let loaded = app.calling_configuration(args.flags.gateway_use()).await?;
     // `/name` is how clients show prompts.
     let word = args.prompt.trim_start_matches('/');
     let found = locate(app, &loaded, OfferKind::Prompt, word, &roots).await?;

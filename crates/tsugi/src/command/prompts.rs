@@ -5,6 +5,7 @@ use tsugi_protocol::mcp::prompt::{PromptArgument, PromptDescription};
 
 use super::first_line;
 use crate::app::App;
+use crate::app::running_gateway::GatewayUse;
 use crate::failure::CommandFailure;
 use crate::locate::reach_all;
 use crate::output::OutputFormat;
@@ -18,10 +19,12 @@ pub(crate) struct PromptsArgs {
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    gateway_use: GatewayUse,
 }
 
-pub(crate) async fn run(app: &App, _: &PromptsArgs) -> Result<CommandExit, CommandFailure> {
-    let loaded = app.configuration()?;
+pub(crate) async fn run(app: &App, args: &PromptsArgs) -> Result<CommandExit, CommandFailure> {
+    let loaded = app.calling_configuration(args.gateway_use).await?;
     let (ready, exit) = reach_all(app, &loaded, |_| true).await?;
     let prompts =
         ready.iter().flat_map(|(server, catalog)| catalog.prompts.items.iter().map(|prompt| (server.name(), prompt)));

@@ -12,6 +12,8 @@ use tsugi_protocol::mcp::Method;
 use super::input::duration;
 use super::result_text;
 use crate::app::App;
+use crate::app::running_gateway::GatewayUse;
+use crate::config::layer::LoadedConfig;
 use crate::failure::CommandFailure;
 use crate::interactive_call::InteractiveCall;
 use crate::locate::reach_all;
@@ -24,7 +26,7 @@ use crate::report::exit::CommandExit;
     after_long_help = "Binary contents are written unchanged to a pipe or file; on a terminal only type and size are shown.\n\nExamples:\n  tsugi read demo://about\n  tsugi read --server files file:///tmp/picture.png > picture.png"
 )]
 pub(crate) struct ReadArgs {
-    /// The URI
+    /// The URI, or server/URI
     uri: String,
     /// Print only the raw MCP result
     #[arg(long)]
@@ -32,18 +34,34 @@ pub(crate) struct ReadArgs {
     /// How long the server may be silent, such as 90s, 5m or 500ms
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<std::time::Duration>,
+    #[command(flatten)]
+    gateway_use: GatewayUse,
 }
 
 pub(crate) async fn run(app: &App, args: ReadArgs) -> Result<CommandExit, CommandFailure> {
-    let loaded = app.configuration()?;
-    let (ready, _) = reach_all(app, &loaded, |catalog| lists(catalog, &args.uri) || fits(catalog, &args.uri)).await?;
+    let mut loaded = app.calling_configuration(args.gateway_use).await?;
+    let (server, uri) = split(&args.uri, &loaded);
+    let (server, uri) = (server.map(str::to_owned), uri.to_owned());
+    if let Some(name) = server {
+        loaded.settings.servers.retain(|server| server.name == name);
+    }
+    let (ready, _) = reach_all(app, &loaded, |catalog| lists(catalog, &uri) || fits(catalog, &uri)).await?;
     let talk = InteractiveCall::new(app).with_timeout(args.timeout);
-    let complete = read(&talk, &holders(&ready, &args.uri), &args.uri).await?;
+    let complete = read(&talk, &holders(&ready, &uri), &uri).await?;
     match app.output.form() {
         OutputFormat::Json => app.output.data(complete.body.raw().as_str())?,
         OutputFormat::Text => print(app, &complete.body)?,
     }
     Ok(CommandExit::Success)
+}
+
+/// Splits `server/URI`, if the left side is a configured server and what follows has a scheme.
+fn split<'a>(word: &'a str, loaded: &LoadedConfig) -> (Option<&'a str>, &'a str) {
+    let is_server = |name: &str| loaded.settings.servers.iter().any(|server| server.name == name);
+    match word.split_once('/') {
+        Some((server, uri)) if is_server(server) && uri.contains(':') => (Some(server), uri),
+        _ => (None, word),
+    }
 }
 
 /// The servers to ask, the likeliest first: those that list the URI; else those with a matching template prefix, then

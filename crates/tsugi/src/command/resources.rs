@@ -5,6 +5,7 @@ use tsugi_protocol::mcp::resource::ResourceDescription;
 
 use super::first_line;
 use crate::app::App;
+use crate::app::running_gateway::GatewayUse;
 use crate::failure::CommandFailure;
 use crate::locate::reach_all;
 use crate::output::OutputFormat;
@@ -20,10 +21,12 @@ pub(crate) struct ResourcesArgs {
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    gateway_use: GatewayUse,
 }
 
-pub(crate) async fn run(app: &App, _: &ResourcesArgs) -> Result<CommandExit, CommandFailure> {
-    let loaded = app.configuration()?;
+pub(crate) async fn run(app: &App, args: &ResourcesArgs) -> Result<CommandExit, CommandFailure> {
+    let loaded = app.calling_configuration(args.gateway_use).await?;
     let (ready, exit) = reach_all(app, &loaded, |_| true).await?;
     let (mut resources, mut templates) = (Vec::new(), Vec::new());
     for (server, catalog) in &ready {

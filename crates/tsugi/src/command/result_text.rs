@@ -1,11 +1,16 @@
 //! Tool results as text: JSON indented on a terminal, binary content as type and size.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use serde_json::Value;
 use tsugi_protocol::json::JsonObject;
 
+use super::kept_files;
+use crate::atomic_file;
+use crate::failure::CommandFailure;
 use crate::output::style::TextPaint;
 use crate::output::{CommandOutput, printable};
 
@@ -24,13 +29,30 @@ impl ResultReader {
     }
 }
 
+/// The files that were written for blocks of a result, by the block's place.
+pub(super) type KeptFiles = BTreeMap<usize, PathBuf>;
+
+/// Writes what is not text into a directory.
+pub(super) fn keep_files(directory: &Path, tool: &str, body: &JsonObject) -> Result<KeptFiles, CommandFailure> {
+    let mut kept = KeptFiles::new();
+    for (index, block) in content(body).iter().enumerate() {
+        if let Some(written) = kept_files::keep(directory, tool, block) {
+            kept.insert(index, written.map_err(|error| atomic_file::unwritable(directory, &error))?);
+        }
+    }
+    Ok(kept)
+}
+
 /// A tool's result: its blocks in their order, or its structured content where there is none.
-pub(super) fn tool_result(output: &CommandOutput, body: &JsonObject) -> io::Result<()> {
+pub(super) fn tool_result(output: &CommandOutput, body: &JsonObject, kept: &KeptFiles) -> io::Result<()> {
     let blocks = content(body);
     let structured: Option<Value> = body.get("structuredContent").and_then(|value| value.to_lossy().ok());
     match structured.filter(|value| blocks.is_empty() && !value.is_null()) {
         Some(value) => output.data(&format!("{value:#}")),
-        None => blocks.iter().try_for_each(|block| output.data(&text_of_block(block, ResultReader::of(output)))),
+        None => blocks.iter().enumerate().try_for_each(|(index, block)| match kept.get(&index) {
+            Some(path) => output.data(&path.display().to_string()),
+            None => output.data(&text_of_block(block, ResultReader::of(output))),
+        }),
     }
 }
 

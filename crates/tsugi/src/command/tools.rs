@@ -1,5 +1,7 @@
 //! `tsugi tools`: lists tools for people, for programs, or in the format of a model provider.
 
+mod tool_help;
+
 use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -10,11 +12,12 @@ use tsugi_protocol::mcp::tool::ToolDescription;
 use tsugi_schema::dialect::{self, ConvertedTool, NamedTool, OpenAiStyle, SchemaDialect};
 use tsugi_schema::tool_name::{NameMap, ToolNaming, ToolTarget};
 
-use super::first_line;
-use crate::app::{App, is_offered, shown};
+use super::first_sentence;
+use crate::app::running_gateway::GatewayUse;
+use crate::app::{App, is_offered, offers, shown};
 use crate::config::layer::{ConfigOrigin, LoadedConfig};
 use crate::failure::CommandFailure;
-use crate::locate::reach_all;
+use crate::locate::{OfferKind, locate, reach_all};
 use crate::output::table::TextTable;
 use crate::output::{OutputFormat, printable};
 use crate::report::exit::CommandExit;
@@ -22,7 +25,8 @@ use crate::report::exit::CommandExit;
 const EXAMPLES: &str = "\
 Examples:
   tsugi tools
-  tsugi tools --server files --json
+  tsugi tools files/read_text_file             one tool with its arguments and an example
+  tsugi tools files                            the tools of one server
   tsugi tools --for openai > tools.json        for the parameter `tools` of the SDK
   tsugi tools --for gemini > tool.json         one `Tool` with every function: `tools: [it]`
   tsugi tools --for openai --report            reports on stderr what the format cannot express";
@@ -31,6 +35,9 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ToolsArgs {
+    /// Show one tool with its arguments, or the tools of one server [default: list all tools]
+    #[arg(value_name = "TOOL|SERVER", conflicts_with = "dialect")]
+    name: Option<String>,
     /// Print data only
     #[arg(long)]
     pub(crate) json: bool,
@@ -43,6 +50,8 @@ pub(crate) struct ToolsArgs {
     /// With --for openai: for the Chat Completions API instead of the Responses API
     #[arg(long, requires = "dialect")]
     chat: bool,
+    #[command(flatten)]
+    gateway_use: GatewayUse,
 }
 
 fn dialects() -> impl TypedValueParser<Value = SchemaDialect> {
@@ -59,7 +68,13 @@ struct ListedTool {
 }
 
 pub(crate) async fn run(app: &App, args: &ToolsArgs) -> Result<CommandExit, CommandFailure> {
-    let loaded = app.configuration()?;
+    let mut loaded = app.calling_configuration(args.gateway_use).await?;
+    if let Some(name) = &args.name {
+        if !loaded.settings.servers.iter().any(|server| server.name == *name) {
+            return show(app, &loaded, name).await;
+        }
+        loaded.settings.servers.retain(|server| server.name == *name);
+    }
     // A missing server makes the list incomplete, not useless.
     let (ready, exit) = reach_all(app, &loaded, |_| true).await?;
     warn_left_out(app, &ready);
@@ -73,6 +88,26 @@ pub(crate) async fn run(app: &App, args: &ToolsArgs) -> Result<CommandExit, Comm
         (None, OutputFormat::Text) => app.output.table(&table(&offered))?,
     }
     Ok(exit)
+}
+
+/// One tool with its arguments.
+async fn show(app: &App, loaded: &LoadedConfig, name: &str) -> Result<CommandExit, CommandFailure> {
+    let found = locate(app, loaded, OfferKind::Tool, name, &[]).await?;
+    offers(loaded, found.server.name(), &found.name)?;
+    let Some(tool) = found.catalog.tool(&found.name) else {
+        return Err(CommandFailure::usage(format!("{} is not described", found.subject())));
+    };
+    let tool = shown(loaded, found.server.name(), tool);
+    match app.output.form() {
+        OutputFormat::Json => {
+            app.output.json(&described(&ListedTool { server: found.server.clone(), own: found.name.clone(), tool }))?
+        }
+        OutputFormat::Text => {
+            let subject = printable(&format!("{}/{}", found.server.name(), tool.name()));
+            tool_help::print(app, &subject, &tool)?;
+        }
+    }
+    Ok(CommandExit::Success)
 }
 
 /// Warns of tools that cannot be shown.
@@ -102,7 +137,7 @@ fn offered(loaded: &LoadedConfig, ready: &[(Server, Arc<Catalog>)]) -> Vec<Liste
 fn table(offered: &[ListedTool]) -> TextTable {
     let mut table = TextTable::new(["server", "tool", "description"]);
     for ListedTool { server, tool, .. } in offered {
-        table.row([server.name().to_owned(), tool.name().to_owned(), first_line(tool.description())]);
+        table.row([server.name().to_owned(), tool.name().to_owned(), first_sentence(tool.description())]);
     }
     table
 }

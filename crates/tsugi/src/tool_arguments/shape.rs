@@ -191,6 +191,16 @@ impl ArgumentShape {
         self.0.get("default")
     }
 
+    /// A value that the schema gives as an example.
+    pub(crate) fn example(&self) -> Option<&Value> {
+        self.list("examples").next().or_else(|| self.0.get("example"))
+    }
+
+    /// The smallest number, where the schema says so.
+    pub(crate) fn minimum(&self) -> Option<String> {
+        self.0.get("minimum").filter(|value| value.is_number()).map(Value::to_string)
+    }
+
     /// What text has to look like, such as `email`.
     pub(crate) fn format(&self) -> Option<&str> {
         self.0.get("format").and_then(Value::as_str)

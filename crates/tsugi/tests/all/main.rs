@@ -20,6 +20,7 @@ mod pm;
 mod reload;
 mod remote_sign_in;
 mod rest;
+mod running_gateway;
 mod seeds;
 mod serve;
 mod settings;

@@ -28,7 +28,8 @@ Both are what usually holds; a single error may know better.
 const TAIL: &str = "
 REST reports `MAX_RETRIES_EXCEEDED` as what lies behind it, where that is known.
 A status of 503 means that nothing was sent, so that a load balancer may repeat the request. The same error of a call that was sent has the status 502.
-Standard error of a server's process (`process.stderr`) is shown to administrators only.
+`diagnosis` names why a server cannot be used, with the words of [`tsugi doctor`](../guide/doctor.md): `cause`, `message` and `advice`.
+Standard error of a server's process (`process.stderr`) and what a diagnosis quotes from it (`diagnosis.quotation`) are shown to administrators only.
 Requests that are turned away at the door have a REST word too: `NOT_FOUND` (404) for an address and `METHOD_NOT_ALLOWED` (405) for a verb that is not in [http.md](http.md).
 The exit codes of the command are in [exit-codes.md](exit-codes.md).
 ";

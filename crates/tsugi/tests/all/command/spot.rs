@@ -93,5 +93,5 @@ fn the_addresses_of_mcp_urls_are_a_configuration_of_their_own() {
 #[test]
 fn a_program_on_the_spot_that_is_missing_is_not_named_to_the_doctor() {
     let ran = World::new().run(&["tools", "--command", "no-such-program"]).expect(3);
-    assert!(ran.stderr.ends_with("install it, or give its full path\n"), "{}", ran.stderr);
+    assert!(ran.stderr.ends_with("hint: install it, or give its full path\n"), "{}", ran.stderr);
 }
