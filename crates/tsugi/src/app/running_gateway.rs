@@ -114,6 +114,7 @@ fn reach_through(server: &mut ServerSettings, url: Url, headers: Vec<(String, Ma
         transport: RemoteTransport::Http,
         guard: None,
         tls: ServerTlsSettings::default(),
+        auth: None,
     });
     server.era = EraChoice::Modern;
     server.protocol_version = None;
