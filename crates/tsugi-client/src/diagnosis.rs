@@ -40,8 +40,7 @@ pub(crate) fn diagnosed(config: &ServerConfig, fault: Fault, stderr: &[String], 
     // The variables of this process, since an entry can pass them on.
     let is_set_here = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let (server, target) = (config.name.as_str(), Some(&config.target));
-    let evidence =
-        ServerEvidence { server, target, is_set_here: &is_set_here, fault: Some(&fault), stderr, noise };
+    let evidence = ServerEvidence { server, target, is_set_here: &is_set_here, fault: Some(&fault), stderr, noise };
     let Some(cause) = evidence.diagnose().filter(|cause| !matches!(cause, FailureCause::Unknown { .. })) else {
         return fault;
     };

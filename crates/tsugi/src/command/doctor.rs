@@ -172,8 +172,14 @@ fn examine(
     let is_set_here = |name: &str| environment.filled(name).is_some();
     let target = server.as_ref().map(|server| &server.config().target);
     let fault_seen = fault.as_ref();
-    let evidence =
-        ServerEvidence { server: &settings.name, target, is_set_here: &is_set_here, fault: fault_seen, stderr: &stderr, noise: &noise };
+    let evidence = ServerEvidence {
+        server: &settings.name,
+        target,
+        is_set_here: &is_set_here,
+        fault: fault_seen,
+        stderr: &stderr,
+        noise: &noise,
+    };
     let cause = evidence.diagnose();
     let mask = |text: String| match &server {
         Some(server) => server.config().job.0.redact.mask(&text),
@@ -261,10 +267,8 @@ impl ServerDiagnosis {
         let is_waiting =
             matches!(self.cause, Some(FailureCause::SignInMissing { .. } | FailureCause::SignInEnded { .. }));
         if is_waiting && let Some(failure) = login::obstacle(app, loaded, &self.name).await {
-            let cause = FailureCause::SignInRefused {
-                message: failure.to_string(),
-                hint: failure.hint().map(str::to_owned),
-            };
+            let cause =
+                FailureCause::SignInRefused { message: failure.to_string(), hint: failure.hint().map(str::to_owned) };
             self.words = Some((cause.sentence(), cause.advice()));
             self.cause = Some(cause);
         }
