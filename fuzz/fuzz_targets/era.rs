@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use tsugi_protocol::answer::{Call, CompletedResult, InputRequired};
 use tsugi_protocol::era::{notification, detect, round_trip, session, to_legacy, to_modern};
 use tsugi_protocol::json::{JsonObject, RawJson};
-use tsugi_protocol::mcp::meta::RequestMeta;
+use tsugi_protocol::mcp::meta::{RequestMeta, SUBSCRIPTION_ID};
 use tsugi_protocol::mcp::subscription::tagged;
 use tsugi_protocol::mcp::{Era, Method, ProtocolVersion};
 use tsugi_protocol::rpc::{ResponsePayload, RequestId, RpcNotification, RpcRequest, RpcError};
@@ -90,13 +90,17 @@ fn check_questions(asked: &InputRequired) {
     assert_eq!(again.questions().len(), asked.questions().len());
 }
 
+fn subscription_of(note: &RpcNotification) -> Option<RawJson> {
+    JsonObject::of(note.params.as_ref()?)?.get_object("_meta")?.get(SUBSCRIPTION_ID)
+}
+
 fn notifications(params: &JsonObject, method: &Method) {
     let note = RpcNotification::new(method.clone(), Some(params.raw()));
     let _ = to_modern::note(&note);
     let _ = (notification::cancelled_id(&note), notification::read_filter(params), notification::read_set_level(params));
     let with_tag = tagged(&note, &RawJson::string("s"));
-    assert_eq!(notification::subscription_id(&with_tag), Some(RawJson::string("s")));
-    assert!(notification::subscription_id(&notification::to_legacy(&with_tag)).is_none());
+    assert_eq!(subscription_of(&with_tag), Some(RawJson::string("s")));
+    assert!(subscription_of(&notification::to_legacy(&with_tag)).is_none());
     let progress = notification::progress_with_token(&note, &RawJson::string("t"));
     assert_eq!(notification::progress_token(&progress).is_some(), notification::progress_token(&note).is_some());
 }

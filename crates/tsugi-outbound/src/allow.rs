@@ -68,7 +68,8 @@ impl FromStr for HostPattern {
             Host::Ipv6(address) => return Err(PatternFault::OddAddress(address.into())),
         };
         let name = name.strip_suffix('.').unwrap_or(&name);
-        if name.split('.').any(str::is_empty) {
+        // `%2a` is decoded here, and would be read as a wildcard where the list is written and read again.
+        if name.split('.').any(str::is_empty) || name.contains('*') {
             return Err(PatternFault::HostName);
         }
         Ok(Self { name: name.to_owned(), has_wildcard })
@@ -155,7 +156,9 @@ mod tests {
 
     #[test]
     fn what_could_mean_more_than_it_says_is_not_an_entry() {
-        for text in ["", "*", "*.", "a*.example.com", "api.*.com", "**.example.com", "*.*.com"] {
+        for text in
+            ["", "*", "*.", "a*.example.com", "api.*.com", "**.example.com", "*.*.com", "%2a.example.com", "a%2Am"]
+        {
             assert!(text.parse::<HostPattern>().is_err(), "{text:?}");
         }
         for text in ["https://x.example", "x.example/path", "x.example:443", "a b", "user@x.example", "x..example", "."]

@@ -149,7 +149,7 @@ const LONGEST: usize = 512;
 impl CertificateSubject {
     /// The first of the named parts that the certificate has. One that cannot be an identity refuses the certificate: to
     /// go on to the next part would let an authority's mistake choose another caller.
-    fn of(facts: &CertificateFacts, names: &[NameSource]) -> Option<Self> {
+    pub fn of(facts: &CertificateFacts, names: &[NameSource]) -> Option<Self> {
         let name = names.iter().find_map(|source| match source {
             NameSource::Uri => facts.uri_names.first().map(|uri| is_plain_uri(uri).then(|| uri.clone())),
             NameSource::Dns => facts
@@ -166,7 +166,7 @@ impl CertificateSubject {
 
     /// The one URI name, if it is a SPIFFE ID of `domain`
     /// ([X509-SVID](https://spiffe.io/docs/latest/spiffe-specs/x509-svid/)).
-    fn of_spiffe(facts: &CertificateFacts, domain: &str) -> Option<Self> {
+    pub fn of_spiffe(facts: &CertificateFacts, domain: &str) -> Option<Self> {
         let [uri] = facts.uri_names.as_slice() else { return None };
         let path = uri.strip_prefix("spiffe://")?.strip_prefix(domain)?.strip_prefix('/')?;
         let is_segment = |segment: &str| {
