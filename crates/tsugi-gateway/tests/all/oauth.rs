@@ -2,6 +2,7 @@
 //! journal as the witness of what got through.
 
 mod careless;
+mod careless_doors;
 mod introspection;
 mod step_up;
 

@@ -2,6 +2,7 @@
 
 mod errors;
 mod names;
+mod negative_tests;
 mod prose;
 mod rooms;
 mod source;
