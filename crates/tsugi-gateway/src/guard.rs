@@ -209,7 +209,7 @@ impl AccessGuard {
         }
         if origin::expect_own(parts).is_err() {
             let message = "a certificate does not speak for other web pages: send a key or a token";
-            return Some(Err(HttpRefusal::forbidden(message)));
+            return Some(Err(HttpRefusal::forbidden(message).by("page")));
         }
         let holder = certificates.identify(peer);
         Some(holder.map(|(authority, caller)| Principal::of_certificate(authority, caller, peer.clone())))

@@ -5,6 +5,7 @@
 
 mod pem_file;
 
+pub mod acme_challenge;
 pub mod certificate;
 pub mod client_auth;
 pub mod error;

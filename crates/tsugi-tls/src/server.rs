@@ -14,6 +14,7 @@ use rustls::crypto::ring::Ticketer;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 
+use crate::acme_challenge::{CHALLENGE_PROTOCOL, ChallengeTable};
 use crate::certificate::CertificateFacts;
 use crate::client_auth::{CertificateIdentity, ClientAuthFiles, ClientTrust, UntrustedCertificate};
 use crate::error::TlsFileError;
@@ -48,6 +49,8 @@ impl ServerTlsFiles {
 #[derive(Debug)]
 pub struct ServerTls {
     files: ServerTlsFiles,
+    /// Present where certificates come from an ACME authority.
+    challenges: Option<Arc<ChallengeTable>>,
     state: ArcSwap<ServerTlsState>,
     /// Held while the files are read, so that two reloads do not overtake each other.
     reloading: Mutex<()>,
@@ -74,8 +77,23 @@ pub enum ReloadEffect {
 impl ServerTls {
     /// Reads and checks all files.
     pub fn load(files: ServerTlsFiles, now: SystemTime) -> Result<Self, TlsFileError> {
-        let state = ServerTlsState::build(&files, FileContents::read(&files)?, None, now)?;
-        Ok(Self { files, state: ArcSwap::from_pointee(state), reloading: Mutex::new(()) })
+        Self::load_with_challenges(files, None, now)
+    }
+
+    /// The same for a listener that also answers the challenges of an ACME authority.
+    pub fn load_with_challenges(
+        files: ServerTlsFiles,
+        challenges: Option<Arc<ChallengeTable>>,
+        now: SystemTime,
+    ) -> Result<Self, TlsFileError> {
+        let contents = FileContents::read(&files)?;
+        let state = ServerTlsState::build(&files, contents, challenges.as_ref(), None, now)?;
+        Ok(Self { files, challenges, state: ArcSwap::from_pointee(state), reloading: Mutex::new(()) })
+    }
+
+    /// What is answered to an ACME authority, where certificates come from one.
+    pub fn challenges(&self) -> Option<&Arc<ChallengeTable>> {
+        self.challenges.as_ref()
     }
 
     /// Reads the files again. If anything is wrong with them, everything stays as it is: connections, handshakes
@@ -87,7 +105,7 @@ impl ServerTls {
         if current.contents == contents {
             return Ok(ReloadEffect::Unchanged);
         }
-        let state = ServerTlsState::build(&self.files, contents, Some(&current), now)?;
+        let state = ServerTlsState::build(&self.files, contents, self.challenges.as_ref(), Some(&current), now)?;
         self.state.store(Arc::new(state));
         Ok(ReloadEffect::Replaced)
     }
@@ -155,6 +173,7 @@ impl ServerTlsState {
     fn build(
         files: &ServerTlsFiles,
         contents: FileContents,
+        challenges: Option<&Arc<ChallengeTable>>,
         before: Option<&ServerTlsState>,
         now: SystemTime,
     ) -> Result<Self, TlsFileError> {
@@ -174,8 +193,13 @@ impl ServerTlsState {
             None => Ticketer::new().map_err(TlsFileError::Tickets)?,
         };
         let certificates = pairs.iter().map(|pair| pair.facts.clone()).collect();
-        let selector = CertificateSelector::new(pairs).ok_or(TlsFileError::NoPair)?;
-        let config = Arc::new(server_config(Arc::new(selector), clients.as_deref(), tickets));
+        let selector = CertificateSelector::new(pairs).ok_or(TlsFileError::NoPair)?.answering(challenges.cloned());
+        let mut config = server_config(Arc::new(selector), clients.as_deref(), tickets);
+        if challenges.is_some() {
+            // Last: a client that could use HTTP as well is not an authority.
+            config.alpn_protocols.push(CHALLENGE_PROTOCOL.to_vec());
+        }
+        let config = Arc::new(config);
         Ok(Self { contents, config, clients, certificates })
     }
 }

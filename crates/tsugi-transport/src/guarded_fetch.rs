@@ -180,13 +180,29 @@ impl GuardedFetch {
         self.within(url, limits, self.post(url, "application/json", body, headers, limits)).await
     }
 
+    /// Sends a request and returns its answer as it is, whatever it holds. Redirects are not followed.
+    pub async fn send_bytes(
+        &self,
+        request: Request<Bytes>,
+        limits: FetchLimits,
+    ) -> Result<Response<Bytes>, FetchError> {
+        let (parts, body) = request.into_parts();
+        let url = parts.uri.to_string();
+        let sent = async {
+            let target = self.guard.parse(&url)?;
+            let answer = self.send(&target, self::request(parts.method, &target, body, parts.headers)?).await?;
+            read_bytes(answer, limits.bytes).await
+        };
+        self.within(&url, limits, sent).await
+    }
+
     /// Bounds a fetch in time, and logs why it failed: the error that the caller gets does not say.
-    async fn within(
+    async fn within<T>(
         &self,
         url: &str,
         limits: FetchLimits,
-        fetch: impl Future<Output = Result<FetchedJson, FetchErrorKind>>,
-    ) -> Result<FetchedJson, FetchError> {
+        fetch: impl Future<Output = Result<T, FetchErrorKind>>,
+    ) -> Result<T, FetchError> {
         let fetched = tokio::time::timeout(limits.time, fetch).await;
         let kind = match fetched {
             Ok(Ok(fetched)) => return Ok(fetched),
@@ -292,7 +308,7 @@ fn request(
     *request.headers_mut() = headers;
     let headers = request.headers_mut();
     headers.insert(HOST, host);
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json"));
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
     Ok(request)
 }
@@ -311,13 +327,23 @@ async fn exchange(
     sender.send_request(request).await.map_err(failed)
 }
 
-/// Reads a body of JSON up to the limit. What a server announces is believed only when it is too much.
+/// Reads a body of JSON up to the limit.
 async fn read_json(response: Response<Incoming>, limit: usize) -> Result<FetchedJson, FetchErrorKind> {
+    if !is_json(response.headers()) {
+        return Err(FetchErrorKind::NotJson { status: response.status() });
+    }
+    let (parts, body) = read_bytes(response, limit).await?.into_parts();
+    // Checked here once, so that no caller can forget it.
+    if serde_json::from_slice::<IgnoredAny>(&body).is_err() {
+        return Err(FetchErrorKind::NotJson { status: parts.status });
+    }
+    Ok(FetchedJson { status: parts.status, headers: parts.headers, body })
+}
+
+/// Reads a body up to the limit. What a server announces is believed only when it is too much.
+async fn read_bytes(response: Response<Incoming>, limit: usize) -> Result<Response<Bytes>, FetchErrorKind> {
     let (parts, mut body) = response.into_parts();
     let status = parts.status;
-    if !is_json(&parts.headers) {
-        return Err(FetchErrorKind::NotJson { status });
-    }
     let announced = parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit) || body.size_hint().lower() > limit as u64 {
         return Err(FetchErrorKind::TooLarge { status, limit });
@@ -331,11 +357,7 @@ async fn read_json(response: Response<Incoming>, limit: usize) -> Result<Fetched
         }
         read.extend_from_slice(data);
     }
-    // Checked here once, so that no caller can forget it.
-    if serde_json::from_slice::<IgnoredAny>(&read).is_err() {
-        return Err(FetchErrorKind::NotJson { status });
-    }
-    Ok(FetchedJson { status, headers: parts.headers, body: read.freeze() })
+    Ok(Response::from_parts(parts, read.freeze()))
 }
 
 /// `application/json`, or a type that is written in it, such as `application/jwk-set+json`.

@@ -1,5 +1,7 @@
 //! Puts the parts together: configuration, servers, streams and signals, for one run of one command.
 
+#[cfg(feature = "acme")]
+pub(crate) mod acme;
 mod ad_hoc;
 pub(crate) mod audit;
 pub(crate) mod credential_registry;

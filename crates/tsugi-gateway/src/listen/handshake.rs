@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tsugi_tls::acme_challenge::CHALLENGE_PROTOCOL;
 use tsugi_tls::client_auth::UntrustedCertificate;
 use tsugi_tls::server::{ConnectionTls, ServerTls};
 
@@ -34,6 +35,8 @@ pub(super) enum HandshakeError {
     Displaced,
     #[error("the client spoke plain HTTP")]
     Plain,
+    #[error("an ACME authority looked at the proof of a name")]
+    Proof,
     #[error(transparent)]
     Failed(#[from] io::Error),
     #[error(transparent)]
@@ -47,6 +50,7 @@ impl HandshakeError {
             HandshakeError::Late => "late",
             HandshakeError::Displaced => "displaced",
             HandshakeError::Plain => "plain",
+            HandshakeError::Proof => "proof",
             HandshakeError::Failed(_) => "failed",
             HandshakeError::Untrusted(_) => "untrusted",
         }
@@ -108,6 +112,10 @@ impl HandshakeRoom {
             () = tokio::time::sleep(LIMIT) => return Err(HandshakeError::Late),
             () = place.notified() => return Err(HandshakeError::Displaced),
         };
+        // The authority has seen what it came for; nothing is spoken over such a connection (RFC 8737 §3).
+        if stream.get_ref().1.alpn_protocol() == Some(CHALLENGE_PROTOCOL) {
+            return Err(HandshakeError::Proof);
+        }
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let peer = PeerCertificate::identify(connection, chain, SystemTime::now())?;
         Ok((stream, peer))

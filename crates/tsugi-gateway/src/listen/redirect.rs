@@ -1,4 +1,4 @@
-//! The plain address beside a TLS one: sends readers to HTTPS, and does nothing else.
+//! The plain address beside a TLS one: sends readers to HTTPS, and answers an ACME authority where there is one.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -37,6 +37,10 @@ pub(super) async fn serve(gateway: Arc<Gateway>, stream: TcpStream, _permit: Own
 /// so that its operator notices, instead of being made to work.
 fn answer(gateway: &Gateway, parts: &Parts) -> Response<Full<Bytes>> {
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+    if let Some(proof) = proof(gateway, parts).filter(|_| is_read) {
+        gateway.metrics().request("redirect", StatusCode::OK.as_u16(), proof.len() as u64);
+        return Response::new(Full::new(proof.into()));
+    }
     // The name that is redirected to must be one of ours.
     let target = gateway.guard().check_origin(parts).ok().and_then(|_| target(gateway, parts));
     let (status, text, location) = match target {
@@ -50,6 +54,12 @@ fn answer(gateway: &Gateway, parts: &Parts) -> Response<Full<Bytes>> {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     location.into_iter().for_each(|location| drop(response.headers_mut().insert(LOCATION, location)));
     response
+}
+
+/// The text that an ACME authority asks for at this address (RFC 8555 §8.3).
+fn proof(gateway: &Gateway, parts: &Parts) -> Option<String> {
+    let token = parts.uri.path().strip_prefix("/.well-known/acme-challenge/")?;
+    gateway.config().tls.as_ref()?.challenges()?.text(token)
 }
 
 /// The same path at the public address, or at the host that was asked for and our own port.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use crate::acme_challenge::{CHALLENGE_PROTOCOL, ChallengeTable};
 use crate::key_pair::CheckedKeyPair;
 
 /// Certificates by the names that they are valid for.
@@ -16,6 +17,7 @@ pub(super) struct CertificateSelector {
     exact: HashMap<String, Arc<CertifiedKey>>,
     /// By what follows `*.`; a wildcard stands for exactly one label.
     wildcard: HashMap<String, Arc<CertifiedKey>>,
+    challenges: Option<Arc<ChallengeTable>>,
 }
 
 impl CertificateSelector {
@@ -33,7 +35,12 @@ impl CertificateSelector {
                 names.entry(name).or_insert_with(|| certified.clone());
             }
         }
-        Some(Self { fallback, exact, wildcard })
+        Some(Self { fallback, exact, wildcard, challenges: None })
+    }
+
+    /// The same, which also shows proofs to an ACME authority.
+    pub(super) fn answering(self, challenges: Option<Arc<ChallengeTable>>) -> Self {
+        Self { challenges, ..self }
     }
 
     fn find(&self, host: &str) -> &Arc<CertifiedKey> {
@@ -45,8 +52,18 @@ impl CertificateSelector {
 
 impl ResolvesServerCert for CertificateSelector {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if let Some(challenges) = self.challenges.as_ref().filter(|_| asks_for_proof(&hello)) {
+            // Without a proof the handshake fails, as the authority expects of a name that is not ours.
+            return challenges.certificate(hello.server_name()?);
+        }
         Some(hello.server_name().map_or(&self.fallback, |host| self.find(host)).clone())
     }
+}
+
+/// An authority asks for its protocol and no other (RFC 8737 §3).
+fn asks_for_proof(hello: &ClientHello<'_>) -> bool {
+    let mut protocols = hello.alpn().into_iter().flatten();
+    protocols.next() == Some(CHALLENGE_PROTOCOL) && protocols.next().is_none()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use tsugi_gateway::hub::presentation::ServerPresentation;
 use tsugi_gateway::{GatewayConfig, GatewayLimits, HubConfig};
 use tsugi_process::StopGrace;
 use tsugi_protocol::answer::identity::TenantName;
+use tsugi_tls::acme_challenge::ChallengeTable;
 use tsugi_tls::server::{ServerTls, ServerTlsFiles};
 
 use crate::config::secret::Secret;
@@ -66,11 +67,14 @@ pub(crate) fn config(settings: &CheckedSettings, keys: Vec<ApiKey>) -> GatewayCo
 }
 
 /// The certificates that the configuration names, read and checked.
-pub(crate) fn tls(settings: &CheckedSettings) -> Result<Option<Arc<ServerTls>>, CommandFailure> {
+pub(crate) fn tls(
+    settings: &CheckedSettings,
+    challenges: Option<Arc<ChallengeTable>>,
+) -> Result<Option<Arc<ServerTls>>, CommandFailure> {
     let Some(tls) = &settings.gateway.tls else { return Ok(None) };
     let pairs = tls.certificates.iter().map(KeyPairSettings::files).collect();
     let files = ServerTlsFiles { pairs, client_auth: tls.client_auth.as_ref().map(ClientAuthSettings::files) };
-    match ServerTls::load(files, SystemTime::now()) {
+    match ServerTls::load_with_challenges(files, challenges, SystemTime::now()) {
         Ok(loaded) => Ok(Some(Arc::new(loaded))),
         Err(error) => Err(CommandFailure::usage(format!("cannot use `gateway.tls`: {error}"))),
     }

@@ -20,6 +20,7 @@ use futures_util::stream::FuturesUnordered;
 use parking_lot::RwLock;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinSet;
 use tsugi_audit::record::AuditKind;
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::ConnectionState;
@@ -28,6 +29,8 @@ use tsugi_gateway::guard::AccessGuard;
 use tsugi_gateway::{Gateway, GatewayConfig, GatewayHandle, Hub, StartError};
 use tsugi_protocol::answer::Fault;
 
+#[cfg(feature = "acme")]
+use crate::app::acme::CertificateKeeper;
 use crate::app::audit::GatewayAudit;
 use crate::app::gateway::{
     self, configured_backend::ConfiguredBackend, configured_backend::PostedServerTerms, persist::ServerPersistence,
@@ -116,6 +119,8 @@ struct RunningGateway<'a> {
     coming: Option<PendingReload>,
     /// Settings that were refused, kept for another try.
     refused: Option<LoadedConfig>,
+    /// Ends with the gateway.
+    _background: JoinSet<()>,
 }
 
 pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, CommandFailure> {
@@ -189,6 +194,13 @@ async fn tidy_memory(connections: impl Fn() -> usize) {
     }
 }
 
+/// What orders the gateway's certificate, where one is ordered.
+#[cfg(feature = "acme")]
+fn certificate_keeper(loaded: &LoadedConfig) -> Result<Option<CertificateKeeper>, CommandFailure> {
+    let acme = loaded.settings.gateway.tls.as_ref().and_then(|tls| tls.acme.as_ref());
+    acme.map(|acme| CertificateKeeper::prepare(acme, &loaded.settings.outbound)).transpose()
+}
+
 impl<'a> RunningGateway<'a> {
     /// Listens, and starts the servers in the background.
     async fn start(app: &'a App, args: &'a ServeArgs, loaded: LoadedConfig) -> Result<Self, CommandFailure> {
@@ -196,7 +208,13 @@ impl<'a> RunningGateway<'a> {
         let manager = app.manager(&loaded.settings, profile_of_gateway()).clone();
         let mut plan = GatewayPlan::make(app, &loaded, &manager, None)?;
         let mut config = gateway::config(&loaded.settings, doorkeeper.keys(app, &loaded.settings)?);
-        config.tls = gateway::tls(&loaded.settings)?;
+        #[cfg(feature = "acme")]
+        let keeper_of_certificate = certificate_keeper(&loaded)?;
+        #[cfg(feature = "acme")]
+        let challenges = keeper_of_certificate.as_ref().map(CertificateKeeper::challenges);
+        #[cfg(not(feature = "acme"))]
+        let challenges = None;
+        config.tls = gateway::tls(&loaded.settings, challenges)?;
         let certificates = CertificateWatcher::new(app, config.tls.as_deref());
         take_inherited_socket(&mut config)?;
         check_address_free(&config)?;
@@ -226,6 +244,13 @@ impl<'a> RunningGateway<'a> {
             credentials: app.credentials.clone(),
         };
         let handle = Gateway::serve(config, Arc::new(offered)).await.map_err(start_failure)?;
+        #[cfg_attr(not(feature = "acme"), expect(unused_mut, reason = "nothing runs beside the gateway without ACME"))]
+        let mut background = JoinSet::new();
+        // Only now: the authority must reach the gateway to see its proofs.
+        #[cfg(feature = "acme")]
+        if let Some(keeper) = keeper_of_certificate {
+            background.spawn(keeper.run());
+        }
         let arrivals = manager.servers().into_iter().filter_map(|server| arrival(app, server)).collect();
         Ok(RunningGateway {
             app,
@@ -243,6 +268,7 @@ impl<'a> RunningGateway<'a> {
             audit,
             coming: None,
             refused: None,
+            _background: background,
         })
     }
 

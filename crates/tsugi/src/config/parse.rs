@@ -22,8 +22,8 @@ use url::Url;
 
 use super::key::nearest;
 use super::settings::{
-    ArgumentMode, AuditSinkType, BuiltinServer, CertificatePart, ClientAuthWord, ProviderQuirk, RemoteTransport,
-    UpstreamAuthMode,
+    AcmeChallenge, ArgumentMode, AuditSinkType, BuiltinServer, CertificatePart, ClientAuthWord, ProviderQuirk,
+    RemoteTransport, UpstreamAuthMode,
 };
 
 /// What a value should have been.
@@ -432,6 +432,7 @@ words! {
     AuditSinkType: "postgres" => Postgres, "syslog" => Syslog, "otlp" => Otlp;
     FailurePolicy: "refuse" => Refuse, "continue" => Continue;
     BuiltinServer: "pm" => Pm, "demo" => Demo;
+    AcmeChallenge: "tls-alpn-01" => TlsAlpn, "http-01" => Http;
     ClientAuthWord: "off" => Off, "optional" => Optional, "required" => Required;
     CertificatePart: "uri" => Uri, "dns" => Dns, "cn" => Cn, "key" => Key;
     KeyRole: "admin" => Admin, "user" => User, "readOnly" => Reader;

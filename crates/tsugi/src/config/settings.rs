@@ -52,9 +52,10 @@ pub(in crate::config) use pinning::pin;
 pub(crate) use policy::CacheSettings;
 pub(in crate::config) use policy::{breaker, cache, pool, retry, sandbox, validate};
 pub(crate) use tls::{
-    CertificatePart, ClientAuthSettings, ClientAuthWord, KeyPairSettings, ListenerTlsSettings, ServerTlsSettings,
+    AcmeChallenge, AcmeSettings, CertificatePart, ClientAuthSettings, ClientAuthWord, KeyPairSettings,
+    ListenerTlsSettings, ServerTlsSettings,
 };
-pub(in crate::config) use tls::{certificate, listener_tls, server_tls};
+pub(in crate::config) use tls::{acme, certificate, listener_tls, server_tls};
 pub(in crate::config) use top::options;
 pub(crate) use top::{OptionSettings, root};
 pub(crate) use upstream::{ServerSettings, ToolSettings};
@@ -80,6 +81,7 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &options::TABLE,
     &gateway::TABLE,
     &listener_tls::TABLE,
+    &acme::TABLE,
     &certificate::TABLE,
     &auth::TABLE,
     &api_key::TABLE,

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may stop, and say what it skips")]
 
+#[cfg(feature = "acme")]
+mod acme;
 mod audit;
 mod client_certificates;
 mod command;

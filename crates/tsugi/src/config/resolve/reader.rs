@@ -308,6 +308,10 @@ impl<'a> SettingsReader<'a> {
     }
 
     /// A path, meant from the directory of the configuration.
+    pub(super) fn beside_file(&self, name: &str) -> PathBuf {
+        self.expander.directory().join(name)
+    }
+
     pub(super) fn path(&mut self, node: &ConfigNode) -> Option<PathBuf> {
         let text = self.text(node)?.expose();
         Some(self.expander.directory().join(text))

@@ -5,27 +5,93 @@ use super::reader::{SettingsReader, SettingsSection};
 use crate::config::document::ConfigNode;
 use crate::config::key::SettingKey;
 use crate::config::settings::{
-    ClientAuthSettings, ClientAuthWord, KeyPairSettings, ListenerTlsSettings, ServerTlsSettings, certificate,
-    listener_tls, server_tls,
+    AcmeChallenge, AcmeSettings, ClientAuthSettings, ClientAuthWord, KeyPairSettings, ListenerTlsSettings,
+    ServerTlsSettings, acme, certificate, listener_tls, server_tls,
 };
 
 /// Reads `gateway.tls`.
 pub(in crate::config) fn read_tls(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<ListenerTlsSettings> {
     let section = SettingsSection::open(reader, Some(node), &listener_tls::TABLE);
     let first = pair(reader, node, &section, &listener_tls::CERT, &listener_tls::KEY);
-    let mut certificates: Vec<KeyPairSettings> = first.into_iter().collect();
+    let redirect = reader.optional(&section, &listener_tls::REDIRECT);
+    let client_auth = client_auth(reader, node, &section);
+    let acme = section.get(&listener_tls::ACME).and_then(|node| read_acme(reader, node));
+    if let Some(acme) = &acme {
+        check_reachable(reader, node, acme, redirect.is_some(), client_auth.as_ref());
+        if first.is_some() {
+            reader.problem(node, "`acme` takes the place of `cert` and `key`: more pairs belong in `certificates`");
+        }
+    }
+    let ordered = acme.as_ref().map(AcmeSettings::certificate_file);
+    let ordered = ordered.map(|file| KeyPairSettings { cert: file.clone(), key: file });
+    let mut certificates: Vec<KeyPairSettings> = ordered.into_iter().chain(first).collect();
     if let Some(list) = section.get(&listener_tls::CERTIFICATES) {
         certificates.extend(more_pairs(reader, list));
     }
     if certificates.is_empty()
+        && section.get(&listener_tls::ACME).is_none()
         && section.get(&listener_tls::CERT).is_none()
         && section.get(&listener_tls::KEY).is_none()
     {
-        reader.problem(node, "`tls` needs `cert` and `key`");
+        reader.problem(node, "`tls` needs `cert` and `key`, or `acme`");
     }
-    let redirect = reader.optional(&section, &listener_tls::REDIRECT);
-    let client_auth = client_auth(reader, node, &section);
-    (!certificates.is_empty()).then_some(ListenerTlsSettings { certificates, redirect, client_auth })
+    (!certificates.is_empty()).then_some(ListenerTlsSettings { certificates, redirect, acme, client_auth })
+}
+
+/// Reads `gateway.tls.acme`.
+fn read_acme(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> Option<AcmeSettings> {
+    if !cfg!(feature = "acme") {
+        reader.problem(node, "this program was built without ACME; build it with `--features acme`");
+        return None;
+    }
+    let section = SettingsSection::open(reader, Some(node), &acme::TABLE);
+    let domains = reader.list_or_default(&section, &acme::DOMAINS);
+    if domains.is_empty() {
+        reader.problem(node, "`acme` needs `domains`: the names that the certificate is for");
+    }
+    let is_host = |name: &String| !name.contains('*') && crate::config::parse::server_name(name).is_ok();
+    if let Some(name) = domains.iter().find(|name| !is_host(name)) {
+        reader.problem(node, format!("`{name}` is not a name that these challenges can prove"));
+    }
+    if !reader.or_default(&section, &acme::ACCEPT_TERMS) {
+        reader.problem(node, "read the terms of service of the authority, then say `acceptTerms: true`");
+    }
+    let directory = reader.or_default(&section, &acme::DIRECTORY);
+    if !directory.starts_with("https://") {
+        reader.problem(node, "`directory` is an https address");
+    }
+    let storage = match section.get(&acme::STORAGE) {
+        Some(node) => reader.path(node)?,
+        None => reader.beside_file("acme"),
+    };
+    Some(AcmeSettings {
+        domains,
+        directory,
+        email: reader.optional(&section, &acme::EMAIL),
+        challenge: reader.or_default(&section, &acme::CHALLENGE),
+        ca: reader.paths(&section, &acme::CA).unwrap_or_default(),
+        storage,
+    })
+}
+
+/// Complains of settings with which the authority could not see a proof.
+fn check_reachable(
+    reader: &mut SettingsReader<'_>,
+    node: &ConfigNode,
+    acme: &AcmeSettings,
+    has_redirect: bool,
+    client_auth: Option<&ClientAuthSettings>,
+) {
+    match acme.challenge {
+        AcmeChallenge::Http if !has_redirect => {
+            reader.problem(node, "`challenge: http-01` needs `redirect`: the plain address that the authority asks");
+        }
+        AcmeChallenge::TlsAlpn if client_auth.is_some_and(|auth| auth.is_required) => {
+            reader
+                .problem(node, "the authority shows no certificate: `clientAuth: required` needs `challenge: http-01`");
+        }
+        _ => {}
+    }
 }
 
 /// Whose certificates are believed. A list of authorities without `clientAuth` would look like protection.

@@ -9,7 +9,7 @@ use tsugi_tls::key_pair::KeyPairFiles;
 
 use crate::config::key::settings;
 use crate::config::key::shape::SchemaShape::*;
-use crate::config::key::value::{ADDRESS, CERTIFICATE_NAME, CERTIFICATE_PARTS, FLAG, PINS, TEXT, keyword};
+use crate::config::key::value::{ADDRESS, CERTIFICATE_NAME, CERTIFICATE_PARTS, FLAG, PINS, TEXT, TEXTS, keyword};
 #[allow(unused_imports, reason = "the maps below are read by hand")]
 use crate::config::resolve::reader::{SettingsReader, SettingsSection};
 
@@ -24,6 +24,9 @@ settings! {
         KEY = key("key") shape(Path);
         /// More pairs. The host that a client names decides which one it sees; `cert` is for all others.
         CERTIFICATES = key("certificates") shape(Tables("gateway.tls.certificates[]")) default("[]");
+        /// Get the certificate from an ACME authority such as Let's Encrypt, in place of `cert` and `key`. Needs a build
+        /// with the feature `acme`.
+        ACME = key("acme") shape(Table("gateway.tls.acme"));
         /// A plain address, such as `0.0.0.0:80`, that answers `GET` with a redirect to HTTPS and refuses everything
         /// else.
         REDIRECT: SocketAddr = key("redirect") value(ADDRESS);
@@ -41,6 +44,29 @@ settings! {
             key("clientNames") value(CERTIFICATE_PARTS) default("[\"uri\", \"dns\", \"key\"]");
         /// Only SPIFFE IDs of this domain name callers, in place of `clientNames`.
         TRUST_DOMAIN: String = key("trustDomain") value(TEXT);
+    }
+}
+
+settings! {
+    /// A certificate that an ACME authority (RFC 8555) issues and that is renewed by itself.
+    acme at "gateway.tls.acme"
+    keys {
+        /// The names that the certificate is for. Wildcards are not possible.
+        DOMAINS: String = key("domains") value(TEXTS) default("[]");
+        /// The directory of the authority.
+        DIRECTORY: String =
+            key("directory") value(TEXT) default("\"https://acme-v02.api.letsencrypt.org/directory\"");
+        /// Whether you accept the terms of service of the authority. Without it nothing is ordered.
+        ACCEPT_TERMS: bool = key("acceptTerms") value(FLAG) default("false");
+        /// Where the authority can reach you.
+        EMAIL: String = key("email") value(TEXT);
+        /// How the authority sees that a name is yours: on port 443 by TLS, or on port 80 by HTTP, which needs
+        /// `redirect`.
+        CHALLENGE: AcmeChallenge = key("challenge") value(keyword()) default("tls-alpn-01");
+        /// Authorities that are trusted for connections to `directory`, beside those of the system, as PEM files.
+        CA = key("ca") shape(Paths) default("[]");
+        /// A folder for the account and the certificate, which only its owner can read.
+        STORAGE = key("storage") shape(Path) default("acme");
     }
 }
 
@@ -82,9 +108,40 @@ pub(crate) struct ListenerTlsSettings {
     /// At least one.
     pub(crate) certificates: Vec<KeyPairSettings>,
     pub(crate) redirect: Option<SocketAddr>,
+    /// Where the first of the certificates comes from, if not from an operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) acme: Option<AcmeSettings>,
     /// Absent when callers are not asked for a certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_auth: Option<ClientAuthSettings>,
+}
+
+/// A certificate that an ACME authority issues.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AcmeSettings {
+    pub(crate) domains: Vec<String>,
+    pub(crate) directory: String,
+    pub(crate) email: Option<String>,
+    pub(crate) challenge: AcmeChallenge,
+    pub(crate) ca: Vec<PathBuf>,
+    pub(crate) storage: PathBuf,
+}
+
+impl AcmeSettings {
+    /// The file that holds both key and chain, so that they always fit.
+    pub(crate) fn certificate_file(&self) -> PathBuf {
+        self.storage.join("certificate.pem")
+    }
+}
+
+/// How an ACME authority sees that a name is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) enum AcmeChallenge {
+    #[serde(rename = "tls-alpn-01")]
+    TlsAlpn,
+    #[serde(rename = "http-01")]
+    Http,
 }
 
 /// Whether callers are asked for a certificate.
