@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tsugi_client::ServerStatus;
 use tsugi_client::connection::state::ConnectionState;
 use tsugi_gateway::hub::observe::confinement;
-use tsugi_protocol::answer::Fault;
+use tsugi_protocol::answer::{Fault, FaultCode};
 
 use crate::app::{App, StartOptions, select};
 use crate::config::layer::LoadedConfig;
@@ -99,8 +99,13 @@ impl ServerReport {
         };
         ServerReport {
             name: reached.server.name().to_owned(),
-            // A server whose list failed is connected, but not usable.
-            state: if fault.is_some() { ConnectionState::Failed } else { status.state }.to_string(),
+            state: match &fault {
+                Some(fault) if fault.code == FaultCode::AuthRequired => "needs-sign-in",
+                // A server whose list failed is connected, but not usable.
+                Some(_) => ConnectionState::Failed.as_str(),
+                None => status.state_word(),
+            }
+            .to_owned(),
             transport: status.transport,
             status: Some(status),
             counts,

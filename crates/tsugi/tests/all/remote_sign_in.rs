@@ -170,6 +170,8 @@ fn a_person_signs_in_calls_outlives_an_expiry_and_signs_out() {
     let world = SignInWorld::new();
     let refused = world.call().expect(5);
     assert!(refused.stderr.contains("tsugi login remote"), "{refused:?}");
+    let listed = world.run(&["servers"]).expect(5);
+    assert!(listed.stdout.contains("needs-sign-in"), "{listed:?}");
     let signed_in = world.sign_in().expect(0);
     assert!(signed_in.stderr.contains("signed in to remote"), "{signed_in:?}");
     assert_eq!(world.opened().len(), 1, "one argument, no shell");
@@ -295,6 +297,64 @@ fn an_address_of_a_provider_is_one_argument_or_is_refused() {
         }
         assert!(!world.world.path().join("evil").exists());
     }
+}
+
+/// N19 and N20: a server or a provider that lies about who it is.
+#[test]
+fn metadata_of_others_signs_no_one_in() {
+    let resources: [fn(&mut Value); 4] = [
+        |document| document["resource"] = json!("https://elsewhere.example/mcp"),
+        |document| document["resource"] = json!(format!("{}-evil", document["resource"].as_str().unwrap())),
+        |document| document["authorization_servers"] = json!(["http://login.example"]),
+        |document| document["authorization_servers"] = json!([]),
+    ];
+    let issuers: [fn(&mut Value); 4] = [
+        |document| document["issuer"] = json!("https://honest.example"),
+        |document| document["issuer"] = json!(format!("{}/", document["issuer"].as_str().unwrap())),
+        |document| document["token_endpoint"] = json!("http://login.example/token"),
+        |document| document["code_challenge_methods_supported"] = json!(["plain"]),
+    ];
+    let lies = resources.map(|lie| (true, lie)).into_iter().chain(issuers.map(|lie| (false, lie)));
+    for (index, (is_resource, lie)) in lies.enumerate() {
+        let world = SignInWorld::new();
+        match is_resource {
+            true => world.provider.change_resource(lie),
+            false => world.provider.change_metadata(lie),
+        }
+        let refused = Ran::of(world.login(&["remote"]).wait_with_output().unwrap());
+        assert!(refused.code.is_some_and(|code| code != 0), "lie {index}: {refused:?}");
+        assert!(!world.opened_file().exists(), "lie {index}: a browser was started");
+        assert!(world.provider.requests_to("/token").is_empty(), "lie {index}");
+    }
+}
+
+/// N26: a token endpoint that leads elsewhere, or answers with anything but tokens.
+#[test]
+fn a_hostile_token_endpoint_gives_no_sign_in_and_gets_no_code_carried_on() {
+    let sink = Fake::start(|_| reply::json(&json!({"access_token": "x", "token_type": "Bearer"}).to_string()));
+    let huge = json!({"access_token": "x".repeat(1 << 20), "token_type": "Bearer"}).to_string();
+    let answers = [
+        reply::redirect(307, &sink.url()),
+        reply::redirect(302, &sink.url()),
+        reply::status(200, &[("Content-Type", "text/html")], "<script>alert(1)</script>"),
+        reply::json(&huge),
+        reply::endless_body(),
+        reply::json(&json!({"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"}).to_string()),
+        reply::status(
+            400,
+            &[("Content-Type", "application/json")],
+            r#"{"error":"<b>","error_description":"<script>"}"#,
+        ),
+    ];
+    for (index, answer) in answers.into_iter().enumerate() {
+        let world = SignInWorld::new();
+        world.provider.answer_token_once(answer);
+        let refused = world.sign_in();
+        assert!(refused.code.is_some_and(|code| code != 0), "answer {index}: {refused:?}");
+        assert!(!refused.stderr.contains('<'), "answer {index}: {refused:?}");
+        world.call().expect(5);
+    }
+    assert_eq!(sink.requests(), 0, "a code was sent on");
 }
 
 #[test]

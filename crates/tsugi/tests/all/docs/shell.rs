@@ -12,12 +12,13 @@ use crate::world::{TSUGI, World, until};
 /// The address that documents name.
 const WRITTEN: &str = "127.0.0.1:7600";
 /// Variables that examples refer to.
-const VARIABLES: [(&str, &str); 6] = [
+const VARIABLES: [(&str, &str); 7] = [
     ("API_KEY", "example"),
     ("ADMIN_KEY", "example-of-the-admin-key"),
     ("ANN_KEY", "example-of-the-key-of-ann"),
     ("GITHUB_TOKEN", "example"),
     ("REPORTS_SECRET", "example"),
+    ("STATE_KEY", "example-of-a-key-that-seals-states"),
     ("TSUGI_VAULT_KEY", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
 ];
 

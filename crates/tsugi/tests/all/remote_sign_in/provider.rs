@@ -20,6 +20,7 @@ struct ProviderState {
     reused: usize,
     /// Changes the metadata before it is served.
     metadata: Option<fn(&mut Value)>,
+    resource: Option<fn(&mut Value)>,
     /// Answers that the token endpoint gives instead of its own.
     token_answers: Vec<Steps>,
     is_device_approved: bool,
@@ -59,6 +60,10 @@ impl Provider {
         let mut state = self.state.lock().unwrap();
         state.valid.clear();
         state.refresh = None;
+    }
+
+    pub(crate) fn change_resource(&self, change: fn(&mut Value)) {
+        self.state.lock().unwrap().resource = Some(change);
     }
 
     pub(crate) fn change_metadata(&self, change: fn(&mut Value)) {
@@ -107,10 +112,15 @@ impl ProviderState {
     fn answer(&mut self, request: &Recorded) -> Steps {
         let origin = format!("http://{}", request.header("host").unwrap_or_default());
         match request.path.as_str() {
-            "/.well-known/oauth-protected-resource/mcp" => reply::json(
-                &json!({"resource": format!("{origin}/mcp"), "authorization_servers": [origin], "scopes_supported": ["mcp"]})
-                    .to_string(),
-            ),
+            "/.well-known/oauth-protected-resource/mcp" => {
+                let mut document = json!({
+                    "resource": format!("{origin}/mcp"), "authorization_servers": [origin], "scopes_supported": ["mcp"],
+                });
+                if let Some(change) = self.resource {
+                    change(&mut document);
+                }
+                reply::json(&document.to_string())
+            }
             "/.well-known/oauth-authorization-server" => {
                 let mut document = json!({
                     "issuer": origin, "authorization_endpoint": format!("{origin}/authorize"),
