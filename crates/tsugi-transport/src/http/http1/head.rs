@@ -131,8 +131,12 @@ pub(super) fn parse(bytes: &[u8]) -> io::Result<Option<(usize, ResponseHead)>> {
     }
     let version = parsed.version.unwrap_or_default();
     let framing = framing(status, version, &headers)?;
-    let is_kept =
-        framing.has_end() && if version == 0 { says(&headers, "keep-alive") } else { !says(&headers, "close") };
+    // A length beside a transfer encoding can mean that two parties disagree where the body ends, so what follows it is
+    // not trusted (RFC 9112, 6.1).
+    let is_ambiguous = headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH);
+    let is_kept = framing.has_end()
+        && !is_ambiguous
+        && if version == 0 { says(&headers, "keep-alive") } else { !says(&headers, "close") };
     Ok(Some((length, ResponseHead { status, headers, framing, is_kept })))
 }
 

@@ -163,6 +163,8 @@ async fn a_connection_is_used_again_unless_something_speaks_against_it() {
         ("HTTP/1.0 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: 2\r\n\r\n{}", 1),
         ("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\n{}", 3),
         ("HTTP/1.1 200 OK\r\nconnection: x, Close\r\ncontent-length: 2\r\n\r\n{}", 3),
+        // Where its body ends is not certain.
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 3),
         // Bytes that belong to no request must not answer the next one.
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil", 3),
     ] {
