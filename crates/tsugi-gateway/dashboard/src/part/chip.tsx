@@ -12,6 +12,7 @@ export function stateTone(state: string): Tone {
     case "connecting":
     case "initializing":
     case "draining": return "busy";
+    case "needs-sign-in":
     case "reconnecting": return "warn";
     case "failed": return "bad";
     default: return "quiet";

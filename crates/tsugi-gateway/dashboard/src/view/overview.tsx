@@ -97,7 +97,7 @@ function Needs() {
   );
 }
 
-const RANK: Record<string, number> = { failed: 0, reconnecting: 1, connecting: 2, initializing: 2, draining: 3, connected: 4, disconnected: 5 };
+const RANK: Record<string, number> = { failed: 0, "needs-sign-in": 1, reconnecting: 1, connecting: 2, initializing: 2, draining: 3, connected: 4, disconnected: 5 };
 
 function Servers({ all }: { all: ServerRow[] }) {
   const sorted = [...all].sort((one, other) => (RANK[one.state] ?? 3) - (RANK[other.state] ?? 3));
