@@ -152,6 +152,8 @@ pub(crate) enum CliCommand {
     Resources(command::resources::ResourcesArgs),
     /// Read a resource
     Read(command::read::ReadArgs),
+    /// List the skills of the servers, or show one
+    Skills(command::skills::SkillsArgs),
     /// Connect to the servers and show their state
     Servers(command::servers::ServersArgs),
     /// Check the configuration, and with --connect the servers
@@ -196,6 +198,7 @@ impl CliCommand {
             CliCommand::Prompts(args) => args.json,
             CliCommand::Resources(args) => args.json,
             CliCommand::Read(args) => args.json,
+            CliCommand::Skills(args) => args.json,
             CliCommand::Servers(args) => args.json,
             CliCommand::Check(args) => args.json,
             CliCommand::Doctor(args) => args.json,

@@ -28,6 +28,7 @@ pub(crate) mod resources;
 pub(crate) mod restart;
 pub(crate) mod serve;
 pub(crate) mod servers;
+pub(crate) mod skills;
 pub(crate) mod status;
 pub(crate) mod stdio;
 pub(crate) mod tools;
@@ -63,6 +64,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Prompt(args) => prompt::run(app, args).await,
         CliCommand::Resources(args) => resources::run(app, &args).await,
         CliCommand::Read(args) => read::run(app, args).await,
+        CliCommand::Skills(args) => skills::run(app, &args).await,
         CliCommand::Servers(args) => servers::run(app, &args).await,
         CliCommand::Check(args) => check::run(app, &args).await,
         CliCommand::Config(args) => config::run(app, &args),

@@ -27,6 +27,8 @@ const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(30);
 /// How often when the server suggests nothing.
 const USUAL: Duration = Duration::from_secs(1);
+/// How often the caller gets a sign of life between two looks: a deadline on silence may be shorter than the interval.
+const BEAT: Duration = Duration::from_secs(1);
 /// How many looks in a row may fail before the call does. A server that starts again may still have the task.
 const FAILED_LOOKS: u32 = 3;
 /// How long the server may take to receive a cancellation.
@@ -196,7 +198,7 @@ impl TaskWait {
     async fn run(&mut self) -> Outcome {
         let mut failed = 0;
         loop {
-            tokio::time::sleep(self.interval.unwrap_or(USUAL).clamp(SHORTEST, LONGEST)).await;
+            self.pause(self.interval.unwrap_or(USUAL).clamp(SHORTEST, LONGEST)).await;
             let outcome = self.inner.answer(self.call(Method::TasksGet, None)).outcome().await;
             let complete = match outcome {
                 Outcome::Complete(complete) => complete,
@@ -214,11 +216,22 @@ impl TaskWait {
         }
     }
 
+    /// Waits until the next look, with signs of life.
+    async fn pause(&mut self, interval: Duration) {
+        let mut left = interval;
+        while left > BEAT {
+            tokio::time::sleep(BEAT).await;
+            left -= BEAT;
+            self.report(None);
+        }
+        tokio::time::sleep(left).await;
+    }
+
     /// The outcome of the call, when the task has come so far.
     fn read(&mut self, complete: CompletedResult) -> Option<Outcome> {
         match TaskState::of(&complete.body) {
             Some(TaskState::Working) => {
-                self.report(&complete.body);
+                self.report(Some(&complete.body));
                 None
             }
             Some(TaskState::InputRequired(requests)) => {
@@ -226,7 +239,7 @@ impl TaskWait {
                 // What was answered may still be listed for a while.
                 open.members(&requests, |key| !self.task.answered.iter().any(|answered| answered == key));
                 if open.is_empty() {
-                    self.report(&complete.body);
+                    self.report(Some(&complete.body));
                     return None;
                 }
                 Some(self.ask(open.finish_object()))
@@ -251,12 +264,12 @@ impl TaskWait {
     }
 
     /// A sign of life for the caller and for the deadline.
-    fn report(&mut self, task: &JsonObject) {
+    fn report(&mut self, task: Option<&JsonObject>) {
         self.looks += 1;
         let mut params = ObjectWriter::with_capacity(128);
         let token = self.original.meta.progress_token.clone().unwrap_or_else(|| RawJson::literal("0"));
         params.raw(PROGRESS_TOKEN, &token).number("progress", self.looks);
-        if let Some(message) = task.get_lossy("statusMessage") {
+        if let Some(message) = task.and_then(|task| task.get_lossy("statusMessage")) {
             params.string("message", &message);
         }
         self.notes.push(RpcNotification::new(Method::Progress, Some(params.finish())));

@@ -136,6 +136,16 @@ async fn a_task_that_fails_is_a_call_that_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_long_interval_between_two_looks_is_not_silent() {
+    let working = json!({"status": "working", "pollIntervalMs": 30000});
+    let (server, layer) = layer([working, json!({"status": "completed", "result": {"content": []}})]);
+    let mut notes = 0;
+    let outcome = layer.answer(call(None)).outcome_with(|_| notes += 1).await;
+    assert!(matches!(outcome, Outcome::Complete(_)));
+    assert_eq!((server.methods().len(), notes), (3, 30), "one for the look, and one for each second but the last");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_cancels_the_task() {
     let (server, layer) = layer([]);
     let mut reply = layer.answer(call(Some(Era::Legacy)));
