@@ -1,8 +1,7 @@
 //! What a caller may see and call: patterns over `server/name`, one gate for lists and for calls.
 
-use std::borrow::Cow;
-
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
+use tsugi_policy::spelling::{self, PatternReading, any_reading, canonical_uri, plain_spelling};
 
 use crate::gateway::StartError;
 
@@ -102,9 +101,7 @@ impl AccessPermit {
             return false;
         }
         // Only denials are read this way, so callers without any pay nothing.
-        self.deny.is_empty()
-            || canonical_uri(&loose_uri(&canonical)).is_some_and(|loose| !self.denies(server, &loose))
-                && !self.denies(server, canonical.split(['?', '#']).next().unwrap_or_default())
+        self.deny.is_empty() || !any_reading(&canonical, |reading| self.denies(server, reading))
     }
 
     /// True when something of this server may be seen: a server of which nothing may be used is not shown.
@@ -121,83 +118,8 @@ fn is_in(patterns: &[PermitPattern], server: &str, name: &str) -> bool {
     patterns.iter().any(|pattern| pattern.subject == PatternSubject::Name && pattern.matches(server, name))
 }
 
-/// An address as a careless server reads it: encoded slashes, question marks and number signs decoded, backslashes as
-/// slashes, no empty segments, no query, no fragment and no slash at the end.
-fn loose_uri(uri: &str) -> String {
-    let mut decoded = uri.replace('\\', "/");
-    for (escape, sign) in [("%2f", "/"), ("%5c", "/"), ("%3f", "?"), ("%23", "#")] {
-        decoded = decoded.replace(escape, sign).replace(&escape.to_ascii_uppercase(), sign);
-    }
-    let path = decoded.split(['?', '#']).next().unwrap_or_default();
-    let (scheme, rest) = path.split_once("://").map_or(("", path), |(scheme, rest)| (scheme, rest));
-    // The authority may be empty, as in `file:///`, so the slash after it stays.
-    let mut joined = String::with_capacity(path.len());
-    for (at, segment) in rest.split('/').enumerate() {
-        if at == 0 {
-            joined.push_str(segment);
-        } else if !segment.is_empty() {
-            joined.push('/');
-            joined.push_str(segment);
-        }
-    }
-    if scheme.is_empty() { joined } else { format!("{scheme}://{joined}") }
-}
-
 fn is_star(glob: &GlobMatcher) -> bool {
     glob.glob().glob() == "*"
-}
-
-/// An address as permits read it: scheme and host in lower case, characters that need no percent-encoding without it
-/// ([RFC 3986](https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2)). `None` when it has dot segments.
-fn canonical_uri(uri: &str) -> Option<String> {
-    let decoded = decode_unreserved(uri);
-    let path = decoded.split(['?', '#']).next().unwrap_or_default();
-    // Some servers take a backslash for a slash.
-    let has_dots = path.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
-    (!has_dots).then(|| with_lower_authority(&decoded))
-}
-
-/// The text with scheme and host in lower case, when it is an address.
-fn with_lower_authority(text: &str) -> String {
-    let Some(scheme) = text.find("://") else { return text.to_owned() };
-    let authority = scheme + "://".len();
-    let end = text[authority..].find(['/', '?', '#']).map_or(text.len(), |at| authority + at);
-    text[..end].to_ascii_lowercase() + &text[end..]
-}
-
-/// The text with every `%XX` decoded that stands for a letter, a digit or one of `-._~`.
-fn decode_unreserved(text: &str) -> String {
-    let mut decoded = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('%') {
-        decoded.push_str(&rest[..at]);
-        let byte = rest.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match byte.filter(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(byte)) {
-            Some(byte) => {
-                decoded.push(char::from(byte));
-                rest = &rest[at + 3..];
-            }
-            None => {
-                decoded.push('%');
-                rest = &rest[at + 1..];
-            }
-        }
-    }
-    decoded + rest
-}
-
-/// A name as careless servers read it: without spaces and dots at its ends, and in lower case where that takes more than
-/// ignoring the case of ASCII letters, which the patterns do.
-fn plain_spelling(name: &str) -> Cow<'_, str> {
-    let bare = name.trim().trim_end_matches('.').trim_end();
-    if bare.is_ascii() { Cow::Borrowed(bare) } else { Cow::Owned(bare.to_lowercase()) }
-}
-
-/// How closely a pattern must fit. What opens a door must fit exactly, what closes one may fit more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PatternReading {
-    Exact,
-    AnySpelling,
 }
 
 fn read<S: AsRef<str>>(patterns: &[S], reading: PatternReading) -> Result<Vec<PermitPattern>, StartError> {
@@ -211,19 +133,11 @@ impl PermitPattern {
             Some(method) => (PatternSubject::Method, method),
             None => (PatternSubject::Name, name),
         };
-        let glob = |part: &str, ignores_case: bool| {
-            GlobBuilder::new(part)
-                .case_insensitive(ignores_case)
-                .build()
-                .map(|glob| glob.compile_matcher())
-                .map_err(|error| StartError::Pattern { pattern: text.to_owned(), reason: error.kind().to_string() })
+        let named = |glob: Result<GlobMatcher, globset::Error>| {
+            glob.map_err(|error| StartError::Pattern { pattern: text.to_owned(), reason: error.kind().to_string() })
         };
-        let name = with_lower_authority(name);
-        let name = match reading {
-            PatternReading::Exact => glob(&name, false)?,
-            PatternReading::AnySpelling => glob(&name.to_lowercase(), true)?,
-        };
-        Ok(Self { server: glob(server, false)?, subject, name })
+        let name = named(spelling::name_glob(name, reading))?;
+        Ok(Self { server: named(spelling::server_glob(server))?, subject, name })
     }
 
     fn matches(&self, server: &str, name: &str) -> bool {
