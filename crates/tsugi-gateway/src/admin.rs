@@ -3,13 +3,16 @@
 use ::http::{Response, StatusCode};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tsugi_policy::question::{NameKind, PolicyAction};
 use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::json::RawJson;
 
 use crate::audit::AuditEvent;
 use crate::backend::{ServerCommand, ServerControl};
 use crate::body::ResponseBody;
 use crate::face::fault::RestFault;
 use crate::face::{FaceRequest, http};
+use crate::guard::policy::{PolicyRequest, RequestOrigin};
 use crate::guard::refusal::HttpRefusal;
 
 /// How many lines of a log are given unless asked otherwise.
@@ -21,6 +24,21 @@ pub(crate) fn expect_admin(asked: &FaceRequest<'_>) -> Result<(), HttpRefusal> {
         true => Ok(()),
         false => Err(HttpRefusal::forbidden("this needs an admin key").by("role")),
     }
+}
+
+/// Refuses an order that the policy keeps from an administrator.
+pub(crate) fn expect_policy(
+    asked: &FaceRequest<'_>,
+    action: PolicyAction,
+    server: &str,
+    order: &str,
+    arguments: Option<RawJson>,
+) -> Result<(), HttpRefusal> {
+    let Some(gate) = asked.gateway.guard().policy() else { return Ok(()) };
+    let origin = RequestOrigin::by("control", asked.policy_address());
+    let (caller, kind) = (asked.principal.caller(), NameKind::Order);
+    let question = PolicyRequest { caller, action, kind, server, name: order, arguments, origin };
+    gate.expect(&question).map_err(|rule| HttpRefusal::forbidden("this caller may not do this").by_policy(rule))
 }
 
 /// `GET /servers`
@@ -76,7 +94,7 @@ pub(crate) fn added_name(bytes: &Bytes) -> String {
     definition["name"].as_str().unwrap_or_default().to_owned()
 }
 
-fn decode(segment: &str) -> String {
+pub(crate) fn decode(segment: &str) -> String {
     percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 

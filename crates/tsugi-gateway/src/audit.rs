@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 use http::request::Parts;
 use serde_json::Value;
 use tsugi_auth::challenge::ChallengeError;
-use tsugi_protocol::answer::{Call, Caller, Fault, FaultCode, FaultReason, Outcome, Reply, ReplyEvent, ReplySource};
+use tsugi_protocol::answer::{
+    Call, Caller, DecidingRule, Fault, FaultCode, FaultReason, Outcome, Reply, ReplyEvent, ReplySource,
+};
 use tsugi_protocol::mcp::Method;
 
 /// Where events are written down for people who must prove them.
@@ -86,6 +88,7 @@ pub enum AuditEvent<'a> {
         address: Option<&'a str>,
         code: FaultCode,
         by: DenialRule,
+        policy: Option<&'a DecidingRule>,
     },
     /// A credential did not hold. These are counted by address.
     CredentialRefused {
@@ -130,6 +133,10 @@ pub enum DenialRule {
     Egress,
     /// What was agreed to about the tool, which the server has changed since.
     Pin,
+    /// What the rules of a policy say.
+    Policy,
+    /// A rule of a policy that could not be evaluated.
+    PolicyError,
 }
 
 impl DenialRule {
@@ -142,13 +149,20 @@ impl DenialRule {
             DenialRule::Scope => "scope",
             DenialRule::Egress => "egress",
             DenialRule::Pin => "pin",
+            DenialRule::Policy => "policy",
+            DenialRule::PolicyError => "policy.error",
         }
+    }
+
+    pub fn of_policy(rule: &DecidingRule) -> Self {
+        if rule.is_error { DenialRule::PolicyError } else { DenialRule::Policy }
     }
 
     /// The rule behind a refused call; `None` when no rule refused it, as when there is no such tool.
     pub fn of_fault(fault: &Fault) -> Option<Self> {
         match fault.code {
             _ if fault.reason == Some(FaultReason::InsufficientScope) => Some(DenialRule::Scope),
+            _ if let Some(rule) = &fault.decided_by => Some(DenialRule::of_policy(rule)),
             FaultCode::PermissionDenied => Some(DenialRule::Permit),
             FaultCode::RateLimitExceeded => Some(DenialRule::Quota),
             FaultCode::ToolChanged => Some(DenialRule::Pin),

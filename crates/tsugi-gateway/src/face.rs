@@ -49,7 +49,13 @@ pub(crate) struct FaceRequest<'request> {
 impl FaceRequest<'_> {
     /// The options of a call that came in by this face.
     pub(crate) fn options(&self, face: &'static str) -> CallOptions {
-        CallOptions { face, request_id: self.request_id.clone(), ..CallOptions::default() }
+        let address = self.policy_address();
+        CallOptions { face, request_id: self.request_id.clone(), address, ..CallOptions::default() }
+    }
+
+    /// Where the request came from, if a policy looks at that.
+    pub(crate) fn policy_address(&self) -> Option<IpAddr> {
+        self.gateway.guard().policy_address(self.parts, self.peer)
     }
 
     /// The body of a POST: JSON, not compressed, not too large.

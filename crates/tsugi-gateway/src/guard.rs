@@ -2,8 +2,8 @@
 //!
 //! Order: [`origin`] (is this address ours, may this web page call), then [`credential`], [`api_key`], [`sign_in`] and
 //! [`certificate`] (who calls). The result is an [`authority`], which travels with the request. What a caller may see and call
-//! is its [`permit`], asked by the hub, since only the hub knows which server a public name stands for. How many calls a
-//! caller may make is asked where a call begins, since one request may bring many.
+//! is its [`permit`] and the [`policy`], asked by the hub, since only the hub knows which server a public name stands for.
+//! How many calls a caller may make is asked where a call begins, since one request may bring many.
 
 pub mod api_key;
 pub mod authority;
@@ -15,6 +15,7 @@ mod guess_limit;
 pub mod oauth;
 pub mod origin;
 pub mod permit;
+pub mod policy;
 pub mod principal;
 pub mod proxy_trust;
 pub mod quota;
@@ -24,10 +25,10 @@ pub mod sign_in;
 
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use http::header::ORIGIN;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
@@ -44,6 +45,7 @@ use guess_limit::GuessLimiter;
 use oauth::login::{FinishedLogin, LoginService};
 use oauth::resource::{ChallengeReason, ResourceDirectory, ResourcePath};
 use origin::OriginGuard;
+use policy::{PolicyGate, PolicyGuard};
 use principal::Principal;
 use proxy_trust::ProxyTrust;
 use refusal::HttpRefusal;
@@ -52,6 +54,7 @@ use sign_in::{HiddenAddress, PersonSignIn, SignInCredential, SignInGrant, SignIn
 
 use crate::config::GatewayConfig;
 use crate::face::fault::RefusalChallenge;
+use crate::telemetry::GatewayMetrics;
 
 /// The checks that hold for every route.
 pub struct AccessGuard {
@@ -72,6 +75,10 @@ pub struct AccessGuard {
     recheck: Duration,
     sessions: SignInTable,
     tenants: ArcSwap<ServerTenants>,
+    /// Empty where no policy is configured.
+    policy: ArcSwapOption<PolicyGuard>,
+    /// Where denials of a policy in shadow mode are counted.
+    metrics: OnceLock<Arc<GatewayMetrics>>,
     guesses: GuessLimiter,
     proxies: ProxyTrust,
 }
@@ -92,6 +99,8 @@ impl AccessGuard {
             recheck: config.limits.keep_alive,
             sessions: SignInTable::new(config.limits.session_idle, CookiePolicy::new(config)),
             tenants: ArcSwap::default(),
+            policy: ArcSwapOption::empty(),
+            metrics: OnceLock::new(),
             guesses: GuessLimiter::new(Instant::now()),
             proxies: ProxyTrust::new(config.trusted_proxies.clone()),
         }
@@ -403,7 +412,33 @@ impl AccessGuard {
 
     /// What a caller's request may see and use now.
     pub fn access(&self, caller: &Caller) -> CallerAccess {
-        CallerAccess::new(caller, &self.tenants.load(), self.resources.as_ref())
+        let access = CallerAccess::new(caller, &self.tenants.load(), self.resources.as_ref());
+        match self.policy() {
+            None => access,
+            Some(gate) => access.under(gate, caller),
+        }
+    }
+
+    /// The policy, where there is one.
+    pub(crate) fn policy(&self) -> Option<PolicyGate> {
+        let guard = self.policy.load_full()?;
+        Some(PolicyGate { guard, metrics: self.metrics.get().cloned() })
+    }
+
+    /// Decides by these rules from now on, or by none. Calls under way are not affected.
+    pub fn replace_policy(&self, policy: Option<PolicyGuard>) {
+        self.policy.store(policy.map(Arc::new));
+    }
+
+    pub(crate) fn count_in(&self, metrics: &Arc<GatewayMetrics>) {
+        let _ = self.metrics.set(metrics.clone());
+    }
+
+    /// The address that a request came from, where a policy looks at it.
+    pub(crate) fn policy_address(&self, parts: &Parts, peer: IpAddr) -> Option<IpAddr> {
+        let policy = self.policy.load();
+        let reads_address = policy.as_ref().is_some_and(|policy| policy.set().reads().address);
+        reads_address.then(|| self.proxies.client_of(peer, &parts.headers))
     }
 
     /// Shows the servers to these tenants alone from now on.

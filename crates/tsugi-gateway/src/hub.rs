@@ -138,6 +138,7 @@ impl Hub {
     pub fn new(manager: Manager, config: HubConfig, guard: Arc<AccessGuard>) -> Self {
         let metrics: Arc<GatewayMetrics> = Arc::default();
         guard.replace_tenants(config.tenants.clone());
+        guard.count_in(&metrics);
         let settled_by = Instant::now() + config.settle;
         let view = Arc::new(SnapshotFeed {
             snapshot: ArcSwap::from_pointee(HubSnapshot::build(&manager.servers(), &config, &metrics)),
@@ -158,6 +159,14 @@ impl Hub {
         self.0.feed.config.store(Arc::new(config));
         // The watching task builds the snapshot; two builders could store an older one last.
         self.0.feed.reconfigured.notify_one();
+    }
+
+    /// Notifies listeners that every list may read differently: what a caller may see has changed.
+    pub fn announce_lists(&self) {
+        for method in ListKind::CHANGES {
+            // An error means that there are no listeners.
+            let _ = self.0.feed.changes.send(RpcNotification::new(method, None));
+        }
     }
 
     /// Writes calls, refusals and orders to this log. Called once, before the gateway listens.
@@ -317,7 +326,7 @@ fn complete(body: JsonObject) -> Outcome {
 impl Answer for Hub {
     fn answer(&self, call: Call) -> Reply {
         // The authority is read once per call; lists and routes are decided by it.
-        let access = self.access(&call.caller);
+        let access = self.access(&call.caller).asked_by(&call);
         if let Some(list) = ListKind::of(&call.method) {
             return self
                 .reply_when_settled(call, move |hub, snapshot, call| hub.list_page(list, snapshot, call, &access));

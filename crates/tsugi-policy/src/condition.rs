@@ -26,6 +26,8 @@ pub struct ConditionReads {
     pub address: bool,
     pub clock: bool,
     pub pinned: bool,
+    /// What only the caller's credential says: role, groups, scopes, when the person signed in.
+    pub credential: bool,
     /// Arguments that it reads without asking first whether they are there.
     pub unguarded: Vec<String>,
 }
@@ -41,6 +43,7 @@ impl ConditionReads {
         self.address |= other.address;
         self.clock |= other.clock;
         self.pinned |= other.pinned;
+        self.credential |= other.credential;
     }
 }
 

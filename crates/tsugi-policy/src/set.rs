@@ -193,6 +193,15 @@ impl PolicySet {
         }
     }
 
+    /// What the conditions of these rules look at, all together.
+    pub fn planned_reads(&self, planned: &PlannedRules) -> ConditionReads {
+        let mut reads = ConditionReads::default();
+        if let PlannedRules::Some(rules) = planned {
+            rules.iter().for_each(|rule| reads.add(&self.rule(*rule).reads()));
+        }
+        reads
+    }
+
     /// What every rule says to a question, in the order of the files.
     pub fn explain(&self, question: &PolicyQuestion<'_>) -> Vec<(&PolicyRule, RuleAnswer)> {
         let spelling = NameSpelling::of(&question.resource);

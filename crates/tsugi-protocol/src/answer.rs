@@ -8,7 +8,7 @@ pub mod session_lifetime;
 pub mod timeline;
 
 pub use call::{Call, CallOptions, CallParts, Caller};
-pub use fault::{Blame, CallStage, Fault, FaultCode, FaultDiagnosis, FaultReason, ProcessEnd, SentState};
+pub use fault::{Blame, CallStage, DecidingRule, Fault, FaultCode, FaultDiagnosis, FaultReason, ProcessEnd, SentState};
 pub use identity::{CallOwner, Identity};
 pub use reply::{
     CallFailure, CallNote, CompletedResult, InputRelease, InputRequired, NoteSink, Outcome, Reply, ReplyEvent,

@@ -138,6 +138,8 @@ pub(crate) enum CliCommand {
     Auth(command::auth::AuthArgs),
     /// Verify and read the audit log
     Audit(command::audit::AuditArgs),
+    /// Check the rules of the policy, explain a decision, or try them on past calls
+    Policy(command::policy::PolicyArgs),
     /// List tools, optionally in the format of a model provider
     Tools(command::tools::ToolsArgs),
     /// Call a tool
@@ -213,6 +215,7 @@ impl CliCommand {
             CliCommand::Logout(args) => args.json,
             CliCommand::Vault(args) => args.json,
             CliCommand::Audit(args) => args.json,
+            CliCommand::Policy(args) => args.json,
             CliCommand::Pm(args) => args.json,
             CliCommand::Add(args) => args.json,
             CliCommand::Remove(args) => args.json,

@@ -20,6 +20,7 @@ pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod logs;
 pub(crate) mod pm;
+pub(crate) mod policy;
 pub(crate) mod prompt;
 pub(crate) mod prompts;
 pub(crate) mod read;
@@ -53,6 +54,7 @@ pub(crate) async fn run(app: &App, command: CliCommand) -> Result<CommandExit, C
         CliCommand::Restart(args) => restart::run(app, &args).await,
         CliCommand::Key(args) => key::run(app, &args),
         CliCommand::Audit(args) => audit::run(app, &args),
+        CliCommand::Policy(args) => policy::run(app, &args),
         CliCommand::Auth(args) => auth::run(app, &args).await,
         CliCommand::Login(args) => login::run(app, &args).await,
         CliCommand::Logout(args) => logout::run(app, &args).await,

@@ -11,12 +11,15 @@ use ::http::{Response, StatusCode};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
+use tsugi_policy::question::{NameKind, PolicyAction};
 use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::json::RawJson;
 
 use super::overview;
 use super::viewer::DashboardViewer;
 use crate::body::ResponseBody;
 use crate::face::{FaceRequest, http};
+use crate::guard::policy::{PolicyRequest, RequestOrigin};
 use crate::guard::refusal::HttpRefusal;
 
 /// The server whose board it is.
@@ -49,8 +52,25 @@ pub(crate) async fn order(
     }
     asked.gateway.guard().expect_own_page(asked.parts)?;
     let arguments = serde_json::from_slice(body).map_err(|error| not_json("the body", &error))?;
+    expect_policy(asked, name, body)?;
     let asking = viewer.backend().board_order(viewer.principal.caller(), name, arguments);
     Ok(answer(asking.ok_or_else(|| no_such_look(name))?.await))
+}
+
+/// An order on the board is a call of the tool that does the same.
+fn expect_policy(asked: &FaceRequest<'_>, name: &str, body: &Bytes) -> Result<(), HttpRefusal> {
+    let Some(gate) = asked.gateway.guard().policy() else { return Ok(()) };
+    let question = PolicyRequest {
+        caller: asked.principal.caller(),
+        action: PolicyAction::CallTool,
+        kind: NameKind::Tool,
+        server: SERVER,
+        name: like(name),
+        arguments: RawJson::parse(body.clone()).ok(),
+        origin: RequestOrigin::by("control", asked.policy_address()),
+    };
+    let refusal = || HttpRefusal::forbidden("this key may not change anything on the board");
+    gate.expect(&question).map_err(|rule| refusal().by_policy(rule))
 }
 
 /// Begins to look, as far as this viewer may.

@@ -54,7 +54,7 @@ impl DashboardViewer {
 
     /// Whether one thing of a server is shown.
     pub(super) fn sees(&self, server: &str, name: &str) -> bool {
-        self.access().allows(server, name)
+        self.access().lists_any(server, name)
     }
 
     pub(super) fn sees_call(&self, call: &CallRecord) -> bool {

@@ -2,6 +2,7 @@
 //! stream): both eras at once, however the client opens.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,16 +48,25 @@ pub(crate) struct ClientPeer {
     /// Set while a conversation is being opened, and true in it once that has ended.
     opening: Option<Arc<AtomicBool>>,
     /// Messages that arrived while the session opens. Some programs write everything at once and do not wait.
-    held: VecDeque<(DeferredMessage, Option<Caller>)>,
+    held: VecDeque<(DeferredMessage, Option<MessageSender>)>,
     /// The sender of the message that is being taken, where each has its own: a post beside a stream brings its own
     /// credential. Without one the sender is the client that opened the wire.
-    sender: Option<Caller>,
+    sender: Option<MessageSender>,
+    /// Where the client that opened the wire is, if a policy looks at that.
+    address: Option<IpAddr>,
     /// Held by each subscription, of which the end is not to be waited for.
     subscriptions: Arc<()>,
     running: CancelTable,
     outgoing: SelectAll<OutgoingMessages>,
     /// Stopping waits for requests, where the gateway can be stopped.
     drain: Option<DrainState>,
+}
+
+/// The sender of one message on a wire of several.
+#[derive(Clone)]
+struct MessageSender {
+    caller: Caller,
+    address: Option<IpAddr>,
 }
 
 /// What waits until the conversation is open.
@@ -77,6 +87,7 @@ impl ClientPeer {
             opening: None,
             held: VecDeque::new(),
             sender: None,
+            address: None,
             subscriptions: Arc::default(),
             running: Arc::default(),
             outgoing: SelectAll::new(),
@@ -90,6 +101,18 @@ impl ClientPeer {
         self
     }
 
+    /// The same client at this address.
+    pub(crate) fn at(mut self, address: Option<IpAddr>) -> Self {
+        self.address = address;
+        self
+    }
+
+    /// How the message that is being taken came in.
+    fn options(&self, face: &'static str) -> CallOptions {
+        let address = self.sender.as_ref().map_or(self.address, |sender| sender.address);
+        CallOptions { face, request_id: access_log::own_id(), address, ..CallOptions::default() }
+    }
+
     /// Keeps a request going, and stopping waiting for it.
     fn keep(&mut self, request: impl Stream<Item = Bytes> + Send + 'static, busy: Option<BusyGuard>) {
         let kept = request.map(move |message| {
@@ -101,8 +124,8 @@ impl ClientPeer {
     }
 
     /// Takes one message that came with a request of its own, and so with an authority of its own.
-    pub(crate) fn receive_from(&mut self, bytes: Bytes, sender: &Caller) -> Option<Bytes> {
-        self.sender = Some(sender.in_session_of(self.session.caller()));
+    pub(crate) fn receive_from(&mut self, bytes: Bytes, sender: &Caller, address: Option<IpAddr>) -> Option<Bytes> {
+        self.sender = Some(MessageSender { caller: sender.in_session_of(self.session.caller()), address });
         let answer = self.receive(bytes);
         self.sender = None;
         answer
@@ -144,8 +167,8 @@ impl ClientPeer {
                     gathering.answer(fault.to_rpc().response(Some(&request.id)));
                 }
                 (Ok(message), _) => {
-                    let sender = self.sender.as_ref().unwrap_or(conversation.opener());
-                    gathering.add(conversation.receive(message, sender, access_log::own_id()))
+                    let sender = self.sender.as_ref().map_or(conversation.opener(), |sender| &sender.caller);
+                    gathering.add(conversation.receive(message, sender, self.options("legacy")))
                 }
                 (Err(error), _) => gathering.answer(unreadable_error(&error).response(None)),
             }
@@ -205,12 +228,13 @@ impl ClientPeer {
     /// Opens the legacy session. The changes that it wants follow its response.
     fn initialize(&mut self, request: RpcRequest, busy: Option<BusyGuard>) {
         let (answer, caller, limits) = (self.answer.clone(), self.session.caller().clone(), self.limits.clone());
+        let options = self.options("legacy");
         let (place, is_over) = (self.conversation.clone(), Arc::new(AtomicBool::new(false)));
         self.opening = Some(is_over.clone());
         let opening = async move {
             // Stopping waits for the response, and not for the changes after it.
             let _busy = busy;
-            let begun = legacy_session::begin(answer, caller, &limits, &request).await;
+            let begun = legacy_session::begin(answer, caller, &limits, &request, options).await;
             // Stored before the response is sent, so that whatever follows it is not held back.
             is_over.store(true, Ordering::Release);
             match begun {
@@ -260,8 +284,8 @@ impl ClientPeer {
             let RpcMessage::Request(request) = message else { return None };
             return Some(RpcError::new(code::INVALID_REQUEST, "initialize first").response(Some(&request.id)));
         };
-        let sender = self.sender.as_ref().unwrap_or(conversation.opener());
-        match conversation.receive(message, sender, access_log::own_id()) {
+        let sender = self.sender.as_ref().map_or(conversation.opener(), |sender| &sender.caller);
+        match conversation.receive(message, sender, self.options("legacy")) {
             MessageEffect::Nothing => None,
             MessageEffect::Answered(response) => Some(response),
             MessageEffect::Turn(turn) => {
@@ -285,13 +309,8 @@ impl ClientPeer {
             method: request.method.clone(),
             params: params.without("_meta"),
             meta,
-            caller: self.sender.as_ref().unwrap_or(self.session.caller()).clone(),
-            options: CallOptions {
-                face: "stream",
-                era: Some(Era::Modern),
-                request_id: access_log::own_id(),
-                ..CallOptions::default()
-            },
+            caller: self.sender.as_ref().map_or(self.session.caller(), |sender| &sender.caller).clone(),
+            options: CallOptions { era: Some(Era::Modern), ..self.options("stream") },
         });
         listen::expect_few(&call)?;
         // Ids are chosen by the client and may repeat; each request has its own switch.

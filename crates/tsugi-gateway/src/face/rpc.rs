@@ -70,7 +70,8 @@ async fn initialize(
     request: &RpcRequest,
 ) -> Response<ResponseBody> {
     let caller = face_request.principal.caller().clone();
-    match legacy_session::begin(answer, caller, &face_request.gateway.config().limits, request).await {
+    let options = face_request.options("rpc");
+    match legacy_session::begin(answer, caller, &face_request.gateway.config().limits, request, options).await {
         Ok((_, response)) => http::json(StatusCode::OK, ResponseBody::one(response)),
         Err(error) => fault::rpc_error(StatusCode::OK, Some(&request.id), &error),
     }

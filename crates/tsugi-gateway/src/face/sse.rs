@@ -2,6 +2,7 @@
 //! ([HTTP with SSE](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse)).
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -41,6 +42,8 @@ struct SsePostTarget {
 struct PostedMessage {
     bytes: Bytes,
     sender: Caller,
+    /// Where it came from, if a policy looks at that.
+    address: Option<IpAddr>,
 }
 
 /// Opens a stream and tells where to post.
@@ -72,7 +75,11 @@ pub(crate) fn post(face_request: &FaceRequest<'_>, bytes: Bytes) -> Result<Respo
     let unknown = || HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, "session not found");
     let most = face_request.gateway.config().limits.batch;
     let bytes = trace::onto_bytes(&face_request.parts.headers, bytes, most);
-    let message = PostedMessage { bytes, sender: face_request.principal.caller().clone() };
+    let message = PostedMessage {
+        bytes,
+        sender: face_request.principal.caller().clone(),
+        address: face_request.policy_address(),
+    };
     match posted.ok_or_else(unknown)?.put(message) {
         Ok(()) => Ok(http::text(StatusCode::ACCEPTED, "Accepted")),
         Err(mpsc::error::TrySendError::Closed(_)) => Err(unknown()),
@@ -111,7 +118,7 @@ impl PeerStream {
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
         while let Poll::Ready(Some(posted)) = self.posted.poll_recv(context) {
             self.waiting.fetch_sub(posted.bytes.len(), Ordering::SeqCst);
-            if let Some(answer) = self.peer.receive_from(posted.bytes, &posted.sender) {
+            if let Some(answer) = self.peer.receive_from(posted.bytes, &posted.sender, posted.address) {
                 return Poll::Ready(answer);
             }
         }

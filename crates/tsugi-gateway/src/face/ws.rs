@@ -60,6 +60,7 @@ pub(crate) fn open(
         .until_dismissed(face_request.gateway.drain().closing().clone().cancelled_owned(), &face_request.principal);
     let peer =
         ClientPeer::new(endpoint.answer, face_request.principal.caller(), limits).until(face_request.gateway.drain());
+    let peer = peer.at(face_request.policy_address());
     face_request.gateway.tasks().spawn(serve(face_request.gateway.clone(), upgrade, peer, ending, room));
     let mut response = http::empty(StatusCode::SWITCHING_PROTOCOLS);
     let headers = response.headers_mut();

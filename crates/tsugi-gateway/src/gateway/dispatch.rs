@@ -8,7 +8,9 @@ use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL};
 use http::{HeaderValue, Response, StatusCode};
 use hyper::body::Incoming;
 use tsugi_auth::resource_metadata::WELL_KNOWN;
+use tsugi_policy::question::PolicyAction;
 use tsugi_protocol::answer::FaultCode;
+use tsugi_protocol::json::RawJson;
 
 use super::Gateway;
 use crate::admin;
@@ -98,6 +100,7 @@ impl Gateway {
             }
             Route::AcceptPin => {
                 admin::expect_admin(&asked)?;
+                admin::expect_policy(&asked, PolicyAction::Control, "", "acceptPin", None)?;
                 dashboard::pins::accept(&asked, &asked.json_body(body).await?)?
             }
             Route::PlainBoard => dashboard::board::html_board::show(&asked).await?,
@@ -148,11 +151,18 @@ impl Gateway {
             expect_changeable(control)?;
         }
         let name = segments.first().unwrap_or_default();
+        if let Some(order) = control_order(route) {
+            admin::expect_policy(asked, PolicyAction::Control, &admin::decode(name), order, None)?;
+        }
         Ok(match route {
             Route::AddServer => {
                 let bytes = asked.json_body(body).await?;
+                let added = admin::added_name(&bytes);
+                let definition = RawJson::parse(bytes.clone()).ok();
+                admin::expect_policy(asked, PolicyAction::Control, &added, "add", definition.clone())?;
+                admin::expect_policy(asked, PolicyAction::ConnectUpstream, &added, "add", definition)?;
                 let answered = admin::add(control, &bytes).await;
-                admin::note_order(asked, "add", &admin::added_name(&bytes), &answered);
+                admin::note_order(asked, "add", &added, &answered);
                 answered
             }
             Route::RemoveServer => {
@@ -245,6 +255,17 @@ impl Gateway {
             }
             None => Err(HttpRefusal::no_server(&name)),
         }
+    }
+}
+
+/// What a policy calls the order of a route. Adding a server is asked about once its name is known.
+fn control_order(route: Route) -> Option<&'static str> {
+    match route {
+        Route::AddServer => None,
+        Route::RemoveServer => Some("remove"),
+        Route::Order(order) => Some(order.as_str()),
+        Route::Log => Some("logs"),
+        _ => Some("servers"),
     }
 }
 

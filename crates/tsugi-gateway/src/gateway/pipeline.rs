@@ -84,7 +84,8 @@ impl Gateway {
         let mut response = answered.unwrap_or_else(|refusal| {
             if let Some(rule) = refusal.rule {
                 let status = refusal.status.as_u16();
-                tracing::info!(target: "tsugi_access", rule, status, route = log.route, caller = log.caller, "refused a request");
+                let policy = refusal.policy.as_ref().map(|policy| &*policy.name);
+                tracing::info!(target: "tsugi_access", rule, policy, status, route = log.route, caller = log.caller, "refused a request");
             }
             let challenge = self.guard.challenge(&refusal, parts.uri.path());
             face::fault::refuse(style, &refusal, challenge)
@@ -156,8 +157,9 @@ impl Gateway {
             // At the sign-in of the dashboard the credential is in the body.
             StatusCode::UNAUTHORIZED => trail.note(&AuditEvent::CredentialRefused { address }),
             StatusCode::FORBIDDEN => {
-                let (code, by) = (refusal.code, DenialRule::Role);
-                trail.note(&AuditEvent::RequestDenied { caller, route, address, code, by });
+                let policy = refusal.policy.as_ref();
+                let (code, by) = (refusal.code, policy.map_or(DenialRule::Role, DenialRule::of_policy));
+                trail.note(&AuditEvent::RequestDenied { caller, route, address, code, by, policy });
             }
             _ => {}
         }

@@ -18,6 +18,7 @@ use tsugi_protocol::mcp::Method;
 
 use super::api_key::KeyRole;
 use super::permit::AccessPermit;
+use super::policy::PolicyMemo;
 
 /// What one request may do. It does not change; a credential that is taken away is marked in it.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct Authority {
     permit: Option<Arc<AccessPermit>>,
     quota: Option<Arc<dyn CallLedger>>,
     attributes: BTreeMap<String, Value>,
+    groups: Vec<String>,
+    policy: PolicyMemo,
     until: Option<SystemTime>,
     is_revoked: AtomicBool,
 }
@@ -64,6 +67,8 @@ impl Authority {
             permit: None,
             quota: None,
             attributes: BTreeMap::new(),
+            groups: Vec::new(),
+            policy: PolicyMemo::default(),
             until: None,
             is_revoked: AtomicBool::new(false),
         }
@@ -113,6 +118,12 @@ impl Authority {
     /// With what policies may decide on, such as verified claims.
     pub fn with_attributes(mut self, attributes: BTreeMap<String, Value>) -> Self {
         self.attributes = attributes;
+        self
+    }
+
+    /// In these groups, as the issuer says.
+    pub fn with_groups(mut self, groups: Vec<String>) -> Self {
+        self.groups = groups;
         self
     }
 
@@ -176,6 +187,16 @@ impl Authority {
         let is_as_free = self.permit.is_none() || self.permit == other.permit;
         let is_as_high = self.role == other.role || self.role == KeyRole::Admin;
         has_scopes && is_as_free && is_as_high && self.owner == other.owner
+    }
+
+    /// The groups that the issuer says the caller is in.
+    pub fn groups(&self) -> &[String] {
+        &self.groups
+    }
+
+    /// What policies remember of this authority.
+    pub(super) fn policy_memo(&self) -> &PolicyMemo {
+        &self.policy
     }
 
     /// When it ends by itself.

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tsugi_auth::scope::ScopeSet;
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::identity::TenantName;
-use tsugi_protocol::answer::{Caller, Fault, Identity};
+use tsugi_protocol::answer::{Call, Caller, DecidingRule, Fault, Identity};
 use tsugi_protocol::mcp::Method;
 
 use super::authority::Authority;
@@ -13,6 +14,7 @@ use super::oauth::resource::ResourceDirectory;
 use super::oauth::scope_challenge;
 use super::oauth::scope_rules::ScopeSubject;
 use super::permit::AccessPermit;
+use super::policy::{PolicyGate, RequestOrigin};
 
 /// Which tenants see which servers. A server that is not named here is everyone's.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -42,6 +44,16 @@ pub struct CallerAccess {
     tenancy: Option<(Arc<ServerTenants>, Option<TenantName>)>,
     /// Set where calls need scopes and the caller's credential has some.
     scopes: Option<ScopeGate>,
+    /// Set where there is a policy.
+    policy: Option<PolicyView>,
+}
+
+/// The policy, and what it is asked about for lists.
+#[derive(Debug, Clone)]
+struct PolicyView {
+    gate: PolicyGate,
+    caller: Caller,
+    origin: RequestOrigin,
 }
 
 /// The scopes that calls need, and the caller that has some.
@@ -71,12 +83,31 @@ impl CallerAccess {
             Authority::of(caller)?.scopes()?;
             Some(ScopeGate { resources: resources.clone(), caller: caller.clone() })
         });
-        Self { permit, tenancy: (!is_above).then(|| (tenants.clone(), tenant.clone())), scopes }
+        Self { permit, tenancy: (!is_above).then(|| (tenants.clone(), tenant.clone())), scopes, policy: None }
+    }
+
+    /// The same under a policy.
+    pub(super) fn under(mut self, gate: PolicyGate, caller: &Caller) -> Self {
+        self.policy = Some(PolicyView { gate, caller: caller.clone(), origin: RequestOrigin::default() });
+        self
+    }
+
+    /// The same for a request that came in as this call did.
+    pub(crate) fn asked_by(mut self, call: &Call) -> Self {
+        if let Some(policy) = &mut self.policy {
+            policy.origin = RequestOrigin::of(call);
+        }
+        self
+    }
+
+    /// True when a policy refuses what it does not permit.
+    pub(crate) fn has_enforced_policy(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| policy.gate.guard.is_enforced())
     }
 
     /// True when not everything may be seen.
     pub(crate) fn is_restricted(&self) -> bool {
-        self.permit.is_some() || self.tenancy.is_some()
+        self.permit.is_some() || self.tenancy.is_some() || self.has_enforced_policy()
     }
 
     /// True when a call must name what the server lists, in the server's own spelling: a server that ignores case would
@@ -95,13 +126,55 @@ impl CallerAccess {
         }
     }
 
+    /// Asks the policy whether a call may use what the permit allows. In shadow mode the answer is always yes.
+    pub(crate) fn expect_policy(
+        &self,
+        call: &Call,
+        server: &str,
+        kind: NameKind,
+        name: &str,
+    ) -> Result<(), DecidingRule> {
+        self.policy.as_ref().map_or(Ok(()), |policy| policy.gate.ask(call, server, kind, name))
+    }
+
+    /// True when no policy keeps an address of a server from a call. Nothing is counted.
+    pub(crate) fn may_use_address(&self, call: &Call, server: &str, uri: &str) -> bool {
+        !self.has_enforced_policy() || self.expect_policy(call, server, NameKind::Address, uri).is_ok()
+    }
+
+    /// True when a list shows this. What may be called and what may be seen are two questions to a policy, and one to
+    /// permits.
+    pub(crate) fn lists(&self, server: &str, kind: NameKind, name: &str) -> bool {
+        let is_allowed = match kind {
+            NameKind::Address => self.allows_address(server, name),
+            _ => self.allows(server, name),
+        };
+        is_allowed && self.shows_by_policy(server, kind, name)
+    }
+
+    /// True when a list shows this, whatever kind of name it is.
+    pub(crate) fn lists_any(&self, server: &str, name: &str) -> bool {
+        let kinds = [NameKind::Tool, NameKind::Prompt, NameKind::Address];
+        self.allows(server, name)
+            && (!self.has_enforced_policy() || kinds.iter().any(|kind| self.shows_by_policy(server, *kind, name)))
+    }
+
+    fn shows_by_policy(&self, server: &str, kind: NameKind, name: &str) -> bool {
+        self.policy.as_ref().is_none_or(|policy| policy.gate.shows(&policy.caller, policy.origin, server, kind, name))
+    }
+
     fn shows(&self, server: &str) -> bool {
         self.tenancy.as_ref().is_none_or(|(tenants, tenant)| tenants.shows(server, tenant.as_ref()))
     }
 
     /// True when something of this server may be seen.
     pub(crate) fn allows_some_of(&self, server: &str) -> bool {
-        self.shows(server) && self.permit.as_ref().is_none_or(|permit| permit.allows_some_of(server))
+        self.shows(server)
+            && self.permit.as_ref().is_none_or(|permit| permit.allows_some_of(server))
+            && self.policy.as_ref().is_none_or(|policy| {
+                let guard = &policy.gate.guard;
+                !guard.is_enforced() || guard.may_permit_some_of(&policy.caller, server)
+            })
     }
 
     /// True when a tool or prompt that the server lists under this name may be used.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use http::StatusCode;
-use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_protocol::answer::{DecidingRule, Fault, FaultCode};
 
 use super::oauth::resource::ChallengeReason;
 
@@ -20,6 +20,8 @@ pub struct HttpRefusal {
     pub is_guess: bool,
     /// The rule that decided, for the log. Refusals that are logged where they are made, with more, have none here.
     pub rule: Option<&'static str>,
+    /// The rule of a policy that decided.
+    pub policy: Option<DecidingRule>,
     /// What the challenge says is wrong with the credentials; without one the request had none.
     pub challenge: Option<Box<ChallengeReason>>,
 }
@@ -27,7 +29,16 @@ pub struct HttpRefusal {
 impl HttpRefusal {
     /// A refusal with this status.
     pub fn new(status: StatusCode, code: FaultCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into(), retry_after: None, is_guess: false, rule: None, challenge: None }
+        Self {
+            status,
+            code,
+            message: message.into(),
+            retry_after: None,
+            is_guess: false,
+            rule: None,
+            policy: None,
+            challenge: None,
+        }
     }
 
     /// There is no server of this name.
@@ -54,6 +65,13 @@ impl HttpRefusal {
     /// Because of this rule.
     pub fn by(mut self, rule: &'static str) -> Self {
         self.rule = Some(rule);
+        self
+    }
+
+    /// Because of this rule of a policy.
+    pub fn by_policy(mut self, policy: DecidingRule) -> Self {
+        self.rule = Some("policy");
+        self.policy = Some(policy);
         self
     }
 

@@ -3,7 +3,8 @@
 
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
-use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_policy::question::NameKind;
+use tsugi_protocol::answer::{Call, Fault, FaultCode};
 use tsugi_protocol::mcp::extension::SKILLS;
 
 use super::{app, resource};
@@ -16,6 +17,18 @@ impl CallerAccess {
         !self.needs_listed_names()
             || self.allows_address(server.name(), uri)
                 && server.catalog().is_some_and(|catalog| has_uri(&catalog, uri) || has_extension_uri(&catalog, uri))
+    }
+
+    /// Refuses a call about something that the policy keeps from this caller. It reads like the refusal by a permit.
+    pub(super) fn expect_use(
+        &self,
+        call: &Call,
+        server: &Server,
+        kind: NameKind,
+        own: &str,
+        refusal: impl FnOnce() -> Fault,
+    ) -> Result<(), Fault> {
+        self.expect_policy(call, server.name(), kind, own).map_err(|rule| refusal().by_rule(rule))
     }
 
     /// The refusal of something that is not there. To a restricted caller it reads like the refusal of something it may

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tsugi_client::{Server, not_found};
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::{Caller, Fault};
 use tsugi_protocol::mcp::tool::ToolDescription;
 
@@ -20,7 +21,7 @@ impl ToolDirectory for Hub {
         async move {
             let view = self.settled_snapshot().await;
             let access = self.access(caller);
-            let is_allowed = |entry: &&PublicEntry| access.allows(entry.server.name(), &entry.own);
+            let is_allowed = |entry: &&PublicEntry| access.lists(entry.server.name(), NameKind::Tool, &entry.own);
             view.tools.iter().map(|(_, entry)| entry).filter(is_allowed).filter_map(|entry| self.info(entry)).collect()
         }
         .boxed()
@@ -88,7 +89,7 @@ impl Hub {
         if let Some(entry) = view.tools.get(tool) {
             return Ok((entry.server.clone(), entry.own.clone()));
         }
-        let is_allowed = |entry: &&PublicEntry| access.allows(entry.server.name(), &entry.own);
+        let is_allowed = |entry: &&PublicEntry| access.lists(entry.server.name(), NameKind::Tool, &entry.own);
         let called = |name: fn(&PublicEntry) -> &str| -> Vec<&PublicEntry> {
             let entries = view.tools.iter().map(|(_, entry)| entry);
             entries.filter(|entry| name(entry) == tool).filter(is_allowed).collect()

@@ -1,5 +1,6 @@
 //! The lists that servers have: what each is called in results, and who asks for it.
 
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::mcp::Method;
 
 /// One of the lists that servers have.
@@ -36,6 +37,15 @@ impl ListKind {
             ListKind::Prompts => "prompts",
             ListKind::Resources => "resources",
             ListKind::Templates => "resourceTemplates",
+        }
+    }
+
+    /// What kind of names its entries have.
+    pub(super) fn name_kind(self) -> NameKind {
+        match self {
+            ListKind::Tools => NameKind::Tool,
+            ListKind::Prompts => NameKind::Prompt,
+            ListKind::Resources | ListKind::Templates => NameKind::Address,
         }
     }
 

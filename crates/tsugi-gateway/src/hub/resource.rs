@@ -1,7 +1,8 @@
 //! Which server an address belongs to: by name, by list, by template, or because only one server has resources.
 
 use tsugi_client::{Server, not_found};
-use tsugi_protocol::answer::{Fault, FaultCode};
+use tsugi_policy::question::NameKind;
+use tsugi_protocol::answer::{Call, Fault, FaultCode};
 use tsugi_protocol::mcp::uri_template::UriTemplate;
 
 use super::snapshot::HubSnapshot;
@@ -38,20 +39,31 @@ pub(crate) fn unwrap(uri: &str) -> Option<(&str, &str)> {
 }
 
 /// The server that has an address, and the address as that server knows it.
-pub(crate) fn find(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Result<(Server, String), Fault> {
+pub(crate) fn find(
+    snapshot: &HubSnapshot,
+    uri: &str,
+    call: &Call,
+    access: &CallerAccess,
+) -> Result<(Server, String), Fault> {
     let unknown = || access.missing("resource", uri, || not_found::resource(uri));
-    let (server, own) = match find_owner(snapshot, uri, access)? {
+    let (server, own) = match find_owner(snapshot, uri, call, access)? {
         Some(found) => found,
         None => return Err(unknown()),
     };
     if !access.allows_uri(&server, &own) {
-        return Err(access.missing("resource", uri, || not_found::resource(uri)));
+        return Err(unknown());
     }
+    access.expect_use(call, &server, NameKind::Address, &own, unknown)?;
     access.expect_scopes(server.name(), ScopeSubject::Address(&own))?;
     Ok((server, own))
 }
 
-fn find_owner(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Result<Option<(Server, String)>, Fault> {
+fn find_owner(
+    snapshot: &HubSnapshot,
+    uri: &str,
+    call: &Call,
+    access: &CallerAccess,
+) -> Result<Option<(Server, String)>, Fault> {
     if let Some((name, own)) = unwrap(uri)
         && let Some(server) = snapshot.servers.iter().find(|server| server.name() == name)
     {
@@ -68,7 +80,7 @@ fn find_owner(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Resul
     if let Some(server) = listed.or_else(|| snapshot.shared_uris.get(uri)) {
         return Ok(Some((server.clone(), uri.to_owned())));
     }
-    if let Some(server) = find_by_template(snapshot, uri, access)? {
+    if let Some(server) = find_by_template(snapshot, uri, call, access)? {
         return Ok(Some((server, uri.to_owned())));
     }
     let has_resources =
@@ -82,12 +94,19 @@ fn find_owner(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Resul
 
 /// The only server that has a template for an address. A longer template does not win over another server's: a
 /// server could otherwise take over addresses of another one.
-fn find_by_template(snapshot: &HubSnapshot, uri: &str, access: &CallerAccess) -> Result<Option<Server>, Fault> {
+fn find_by_template(
+    snapshot: &HubSnapshot,
+    uri: &str,
+    call: &Call,
+    access: &CallerAccess,
+) -> Result<Option<Server>, Fault> {
     let mut owners: Vec<&Server> = Vec::new();
     for (_, entry) in snapshot.templates.iter().filter(|(_, entry)| fits(&entry.own, uri)) {
         // Servers that this caller may not use must not show in an error either.
         let is_new = owners.iter().all(|known| known.name() != entry.server.name());
-        if is_new && access.allows_uri(&entry.server, uri) {
+        let is_open =
+            |server: &Server| access.allows_uri(server, uri) && access.may_use_address(call, server.name(), uri);
+        if is_new && is_open(&entry.server) {
             owners.push(&entry.server);
         }
     }

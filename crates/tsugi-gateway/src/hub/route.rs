@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tsugi_client::Server;
 use tsugi_client::seal::TaskTicket;
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::{Answer, Call, Fault, FaultCode, Reply};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::completion::CompletionReference;
@@ -157,7 +158,7 @@ fn route_named(
     kind: &str,
 ) -> Result<RoutedCall, Fault> {
     let name = call.subject().ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `name` is missing"))?;
-    let entry = find_named(names, &name, access, code, kind)?;
+    let entry = find_named(names, &name, call, access, code, kind)?;
     Ok(RoutedCall {
         server: entry.server.clone(),
         subject: subject_for(&entry.own, &name),
@@ -170,6 +171,7 @@ fn route_named(
 fn find_named<'a>(
     names: &'a PublicNames,
     name: &str,
+    call: &Call,
     access: &CallerAccess,
     code: FaultCode,
     kind: &str,
@@ -179,6 +181,8 @@ fn find_named<'a>(
     if !access.allows(entry.server.name(), &entry.own) {
         return Err(denied(kind, name));
     }
+    let name_kind = if call.method == Method::ToolsCall { NameKind::Tool } else { NameKind::Prompt };
+    access.expect_use(call, &entry.server, name_kind, &entry.own, || denied(kind, name))?;
     access.expect_scopes(entry.server.name(), ScopeSubject::Name(&entry.own))?;
     Ok(entry)
 }
@@ -189,24 +193,26 @@ fn subject_for(own: &str, public: &str) -> RoutedSubject {
 
 fn route_resource(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
     let uri = call.subject().ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `uri` is missing"))?;
-    let (server, own) = resource::find(snapshot, &uri, access)?;
+    let (server, own) = resource::find(snapshot, &uri, call, access)?;
     Ok(RoutedCall::new(server, subject_for(&own, &uri)))
 }
 
 fn route_completion(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
     match CompletionReference::of(&call.params) {
         Some(CompletionReference::Prompt(name)) => {
-            let entry = find_named(&snapshot.prompts, &name, access, FaultCode::InvalidParams, "prompt")?;
+            let entry = find_named(&snapshot.prompts, &name, call, access, FaultCode::InvalidParams, "prompt")?;
             Ok(routed_reference(entry.server.clone(), &name, &entry.own, CompletionReference::Prompt))
         }
         Some(CompletionReference::Resource(uri)) => {
             let (server, own) = match snapshot.templates.get(&uri) {
                 Some(listed) if access.allows_uri(&listed.server, &listed.own) => {
+                    let refusal = || denied("resource", &uri);
+                    access.expect_use(call, &listed.server, NameKind::Address, &listed.own, refusal)?;
                     access.expect_scopes(listed.server.name(), ScopeSubject::Address(&listed.own))?;
                     (listed.server.clone(), listed.own.clone())
                 }
                 Some(_) => return Err(denied("resource", &uri)),
-                None => resource::find(snapshot, &uri, access)?,
+                None => resource::find(snapshot, &uri, call, access)?,
             };
             Ok(routed_reference(server, &uri, &own, CompletionReference::Resource))
         }
@@ -287,6 +293,8 @@ fn only_server(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Re
     match snapshot.servers.as_slice() {
         // With several servers it cannot be known which one is meant.
         [only] if access.allows_method(only.name(), &call.method) => {
+            let method = call.method.as_str();
+            access.expect_use(call, only, NameKind::Method, method, || denied("method", method))?;
             access.expect_scopes(only.name(), ScopeSubject::Method(call.method.as_str()))?;
             Ok(RoutedCall::new(only.clone(), RoutedSubject::Same))
         }

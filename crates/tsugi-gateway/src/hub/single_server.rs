@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tsugi_client::Server;
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::{Answer, Call, CompletedResult, Fault, FaultCode, Outcome, Reply};
 use tsugi_protocol::era::notification;
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
@@ -142,6 +143,9 @@ impl SingleServer {
         if let Some(message) = denied {
             return Err(Box::new((call, Fault::new(FaultCode::PermissionDenied, message).on_server(name))));
         }
+        if let Err(fault) = self.expect_policy(&call, named.as_deref(), access) {
+            return Err(Box::new((call, fault)));
+        }
         // After the permit: a name that the caller may not use must not show that more scope would help.
         if let Err(fault) = self.expect_scopes(&call, named.as_deref(), access) {
             return Err(Box::new((call, fault)));
@@ -150,10 +154,33 @@ impl SingleServer {
             && let Some(mut filter) = notification::requested_filter(&call.params)
         {
             let has_scopes = |uri: &str| access.expect_scopes(name, ScopeSubject::Address(uri)).is_ok();
-            filter.uris.retain(|uri| access.allows_uri(&self.server(), uri) && has_scopes(uri));
+            let is_permitted = |uri: &str| access.expect_policy(&call, name, NameKind::Address, uri).is_ok();
+            filter.uris.retain(|uri| access.allows_uri(&self.server(), uri) && is_permitted(uri) && has_scopes(uri));
             call.params = notification::listen_params(&filter);
         }
         Ok(call)
+    }
+
+    /// Asks the policy about a call. What it refuses reads like what a permit refuses.
+    fn expect_policy(&self, call: &Call, named: Option<&str>, access: &CallerAccess) -> Result<(), Fault> {
+        let name = self.name();
+        let refused = |message: String| Fault::new(FaultCode::PermissionDenied, message).on_server(name);
+        match named {
+            Some(own) => {
+                let asked = access.expect_policy(call, name, subject_kind(call).name_kind(), own);
+                asked.map_err(|rule| refused(format!("this caller may not use {own:?}")).by_rule(rule))
+            }
+            None if matches!(call.method, Method::Other(_)) => {
+                let method = call.method.as_str();
+                let asked = access.expect_policy(call, name, NameKind::Method, method);
+                asked.map_err(|rule| refused(format!("this caller may not use the method {method:?}")).by_rule(rule))
+            }
+            // Lists are narrowed one by one; a server that shows nothing is not greeted either.
+            None if !self.hub.snapshot().lists_some_of(&self.server(), access) => {
+                Err(refused(format!("this caller may not use the server {name:?}")))
+            }
+            None => Ok(()),
+        }
     }
 
     fn expect_scopes(&self, call: &Call, named: Option<&str>, access: &CallerAccess) -> Result<(), Fault> {
@@ -181,7 +208,14 @@ impl SingleServer {
 
     fn answer_listed(&self, call: Call, access: &CallerAccess) -> Reply {
         let is_restricted = self.is_restricted(&call, access);
-        let narrowed = if is_restricted { self.narrow(call, access) } else { Ok(call) };
+        let narrowed = match is_restricted {
+            true => self.narrow(call, access),
+            false => {
+                // Only a policy in shadow mode can be asked here: it counts, and everything passes.
+                let _ = self.expect_policy(&call, subject(&call).as_deref(), access);
+                Ok(call)
+            }
+        };
         let call = match narrowed {
             Ok(call) => call,
             Err(denied) => return self.hub.refuse(&denied.0, denied.1),
@@ -266,7 +300,10 @@ impl SingleServer {
         let items: Vec<RawJson> = body.get(key).and_then(|items| items.to().ok()).unwrap_or_default();
         // An entry without a name cannot be called, so it is not shown.
         let named = |item: &RawJson| Some((JsonObject::of(item)?.get_str(name)?.into_owned(), item.clone()));
-        let is_shown = |(own, _): &(String, RawJson)| !is_restricted || self.allows(call, own, access);
+        let is_shown = |(own, _): &(String, RawJson)| {
+            let kind = subject_kind(call).name_kind();
+            !is_restricted || self.allows(call, own, access) && access.lists(self.name(), kind, own)
+        };
         // A name that comes twice would lead a cursor back.
         let mut seen = HashSet::new();
         let is_first = |(own, _): &(String, RawJson)| seen.insert(own.clone());
@@ -293,6 +330,16 @@ enum SubjectKind {
     Resource,
 }
 
+impl SubjectKind {
+    fn name_kind(&self) -> NameKind {
+        match self {
+            SubjectKind::Tool => NameKind::Tool,
+            SubjectKind::Prompt => NameKind::Prompt,
+            SubjectKind::Resource => NameKind::Address,
+        }
+    }
+}
+
 fn subject_kind(call: &Call) -> SubjectKind {
     match call.method {
         Method::ToolsCall | Method::ToolsList => SubjectKind::Tool,
@@ -317,7 +364,7 @@ fn subject(call: &Call) -> Option<String> {
 
 impl Answer for SingleServer {
     fn answer(&self, call: Call) -> Reply {
-        let access = self.hub.access(&call.caller);
+        let access = self.hub.access(&call.caller).asked_by(&call);
         if call.method.is_about_task() {
             return self.ask_about_task(call, &access);
         }

@@ -210,11 +210,7 @@ impl HubSnapshot {
             let body = if era == Era::Modern { &prepared.modern } else { &prepared.legacy };
             return Ok(CompletedResult { body: body.clone(), era, server: None });
         }
-        let is_uri = matches!(list, ListKind::Resources | ListKind::Templates);
-        let allows = |entry: &PublicEntry| match is_uri {
-            true => access.allows_address(entry.server.name(), &entry.own),
-            false => access.allows(entry.server.name(), &entry.own),
-        };
+        let allows = |entry: &PublicEntry| access.lists(entry.server.name(), list.name_kind(), &entry.own);
         let entries = self.names(list).written(allows);
         let page = self.limit.page(list.key(), entries, after.as_deref()).ok_or_else(page::gone)?;
         let freshness = self.names(list).freshness;
@@ -226,10 +222,23 @@ impl HubSnapshot {
 
     /// Who we are to a caller that may use only this.
     pub(crate) fn discover_for(&self, access: &CallerAccess, config: &HubConfig) -> JsonObject {
-        let shown = self.servers.iter().filter(|server| access.allows_some_of(server.name()));
+        let is_shown = |server: &&Server| access.allows_some_of(server.name()) && self.lists_some_of(server, access);
+        let shown = self.servers.iter().filter(is_shown);
         let known: Vec<(&Server, Arc<Catalog>)> =
             shown.filter_map(|server| Some((server, server.catalog()?))).collect();
         discover(&known, config)
+    }
+
+    /// True when some list shows something of this server, or it may still have something to show.
+    pub(super) fn lists_some_of(&self, server: &Server, access: &CallerAccess) -> bool {
+        let is_listed = |list: ListKind| {
+            let mut own = self.names(list).iter().filter(|(_, entry)| entry.server.name() == server.name());
+            own.any(|(_, entry)| access.lists(server.name(), list.name_kind(), &entry.own))
+        };
+        // Only a policy can refuse each single thing of a server of which it permits something.
+        !access.has_enforced_policy()
+            || !self.servers_told.contains(server.name())
+            || ListKind::ALL.into_iter().any(is_listed)
     }
 
     /// True when addresses have to name their server.

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::{Call, CompletedResult, Fault};
 use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::cache_hints::{CacheHints, CacheScope};
@@ -143,7 +144,7 @@ impl HubSnapshot {
 
     /// The tools that this caller may use, in order: what its list would have.
     fn shown_tools(&self, access: &CallerAccess) -> impl Iterator<Item = (&str, &PublicEntry)> {
-        self.tools.iter().filter(|(_, entry)| access.allows(entry.server.name(), &entry.own))
+        self.tools.iter().filter(|(_, entry)| access.lists(entry.server.name(), NameKind::Tool, &entry.own))
     }
 }
 

@@ -235,7 +235,7 @@ impl HubListener {
     fn found(&self) -> Vec<(String, Server, String)> {
         let (view, access) = (self.hub.snapshot(), self.hub.access(&self.call.caller));
         let found = self.missing.iter().filter_map(|uri| {
-            let (server, own) = resource::find(&view, uri, &access).ok()?;
+            let (server, own) = resource::find(&view, uri, &self.call, &access).ok()?;
             Some((uri.clone(), server, own))
         });
         found.collect()

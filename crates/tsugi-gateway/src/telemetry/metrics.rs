@@ -46,6 +46,7 @@ pub struct GatewayMetrics {
     /// Held while the numbers of the servers are filled in and written out.
     writing: Mutex<()>,
     recorder: Arc<CallRecorder>,
+    shadow_denied: Family<PolicyLabels, Counter>,
     audit_up: Family<SinkLabels, Gauge>,
     audit_waiting: Family<SinkLabels, Gauge>,
     audit_lost: Family<SinkLabels, Counter>,
@@ -80,6 +81,11 @@ struct ToolLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ServerLabels {
     server: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PolicyLabels {
+    policy: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -118,6 +124,7 @@ impl Default for GatewayMetrics {
             meters: Mutex::default(),
             writing: Mutex::default(),
             recorder: Arc::default(),
+            shadow_denied: Family::default(),
             audit_up: Family::default(),
             audit_waiting: Family::default(),
             audit_lost: Family::default(),
@@ -145,12 +152,19 @@ impl GatewayMetrics {
         registry.register("cache_reads", cache, self.cache.clone());
         registry.register("tls_handshakes", "TLS handshakes by outcome", self.tls_handshakes.clone());
         registry.register("tls_reloads", "Changed certificates, put to use or not", self.tls_reloads.clone());
+        let shadow = "Calls that a policy in shadow mode would have refused, by the rule that decided";
+        registry.register("policy_shadow_denied", shadow, self.shadow_denied.clone());
         let up = "1 when the file of the audit log, or a sink, takes lines";
         registry.register("audit_up", up, self.audit_up.clone());
         let waiting = "Lines of the audit log that the file or a sink does not have yet";
         registry.register("audit_waiting_lines", waiting, self.audit_waiting.clone());
         let lost = "Lines of the audit log that the file or a sink will never have";
         registry.register("audit_lost_lines", lost, self.audit_lost.clone());
+    }
+
+    /// Counts a call that a policy would have refused. Labels are names of rules, which callers cannot make.
+    pub(crate) fn shadow_denied(&self, policy: &str) {
+        self.shadow_denied.get_or_create(&PolicyLabels { policy: policy.to_owned() }).inc();
     }
 
     pub(crate) fn tls_handshake(&self, outcome: &'static str) {
@@ -182,7 +196,8 @@ impl GatewayMetrics {
         if let Some(rule) = DenialRule::of_fault(fault) {
             let (identity, method) = (call.caller.identity(), call.method.as_str());
             let (subject, rule) = (subject_of(call), rule.as_str());
-            tracing::info!(target: "tsugi_access", rule, %identity, method, subject = ?subject, reason = fault.message, "refused a call");
+            let policy = fault.decided_by.as_ref().map(|rule| &*rule.name);
+            tracing::info!(target: "tsugi_access", rule, policy, %identity, method, subject = ?subject, reason = fault.message, "refused a call");
         }
         audit::note_denial(self.audit(), call, fault);
         let server: Arc<str> = fault.server.as_deref().unwrap_or_default().into();

@@ -17,6 +17,7 @@ mod login;
 mod modern;
 mod oauth;
 mod pins;
+mod policy;
 mod restricted;
 mod skills;
 mod streams;

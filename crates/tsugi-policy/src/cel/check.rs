@@ -206,6 +206,9 @@ impl<'program> ConditionCheck<'program> {
             "context.address" => self.reads.address = true,
             "context.now" => self.reads.clock = true,
             "resource.pinned" => self.reads.pinned = true,
+            "principal.role" | "principal.groups" | "principal.scopes" | "principal.authTime" => {
+                self.reads.credential = true;
+            }
             "resource.name" if self.effect == RuleEffect::Forbid => {
                 let hint = "write the names into `resources`, where they hold for every spelling".to_owned();
                 self.problem(node, "a rule that forbids must not compare `resource.name`", Some(hint));

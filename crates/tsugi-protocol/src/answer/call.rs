@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -140,6 +141,8 @@ pub struct CallOptions {
     pub era: Option<Era>,
     /// The id of the request it came with, where that is written to a log.
     pub request_id: Option<Arc<str>>,
+    /// Where it came from, where a policy asks for that.
+    pub address: Option<IpAddr>,
     /// Where its steps are recorded, if they are.
     pub timeline: Option<CallTimeline>,
 }

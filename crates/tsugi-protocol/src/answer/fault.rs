@@ -3,6 +3,7 @@
 mod reason;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use reason::FaultReason;
 use serde::{Deserialize, Serialize};
@@ -299,6 +300,17 @@ pub struct Fault {
     /// What lies behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Box<Fault>>,
+    /// The rule of a policy that refused the call, for logs. Callers do not get it.
+    #[serde(skip)]
+    pub decided_by: Option<Box<DecidingRule>>,
+}
+
+/// A rule of a policy that refused something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidingRule {
+    pub name: Arc<str>,
+    /// True when it could not be evaluated, which denies too.
+    pub is_error: bool,
 }
 
 impl Fault {
@@ -322,6 +334,7 @@ impl Fault {
             retry_after_ms: None,
             details: None,
             cause: None,
+            decided_by: None,
         }
     }
 
@@ -346,6 +359,12 @@ impl Fault {
     /// Concerning this tool, unless one is named already.
     pub fn on_tool(mut self, tool: &str) -> Self {
         self.tool.get_or_insert_with(|| tool.to_owned());
+        self
+    }
+
+    /// Because of this rule of a policy.
+    pub fn by_rule(mut self, rule: DecidingRule) -> Self {
+        self.decided_by = Some(Box::new(rule));
         self
     }
 

@@ -20,7 +20,7 @@ use tsugi_gateway::audit::{
 use tsugi_outbound::egress::RefusalObserver;
 use tsugi_pins::store::{DriftEffect, PinEventKind};
 use tsugi_pins::{PinEvent, PinMode, PinObserver, PinStore};
-use tsugi_protocol::answer::{Call, CallFailure, Caller, Fault, FaultCode, Outcome};
+use tsugi_protocol::answer::{Call, CallFailure, Caller, DecidingRule, Fault, FaultCode, Outcome};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::version::Era;
 
@@ -285,21 +285,23 @@ impl AuditTrail for GatewayAudit {
             AuditEvent::CallDenied { call, fault, by } => {
                 let server = fault.server.as_deref().unwrap_or_default();
                 let entry = CallEntry::new(self.writer.clone(), call, server);
+                let policies = policies(fault.decided_by.as_deref());
                 let record = AuditRecord {
-                    decision: Some(decided_by(by)),
+                    decision: Some(DecisionRecord { policies: &policies, ..decided_by(by) }),
                     outcome: Some(AuditOutcome::Refused),
                     code: Some(fault.code.as_str()),
                     ..entry.record(AuditKind::Denied)
                 };
                 self.writer.note(&record);
             }
-            AuditEvent::RequestDenied { caller, route, address, code, by } => {
+            AuditEvent::RequestDenied { caller, route, address, code, by, policy } => {
+                let policies = policies(policy);
                 let identity = identity_of(caller);
                 let record = AuditRecord {
                     identity: Some(&identity),
                     action: Some(route),
                     address,
-                    decision: Some(decided_by(by)),
+                    decision: Some(DecisionRecord { policies: &policies, ..decided_by(by) }),
                     outcome: Some(AuditOutcome::Refused),
                     code: Some(code.as_str()),
                     ..AuditRecord::new(AuditKind::Denied)
@@ -342,6 +344,11 @@ impl AuditTrail for GatewayAudit {
             }
         }
     }
+}
+
+/// The rule of a policy that decided, by name.
+fn policies(rule: Option<&DecidingRule>) -> Vec<String> {
+    rule.iter().map(|rule| rule.name.to_string()).collect()
 }
 
 fn identity_of(caller: &Caller) -> String {

@@ -17,10 +17,13 @@ use tsugi_gateway::guard::api_key::{ApiKey, KeyRole};
 use tsugi_gateway::guard::caller_access::ServerTenants;
 use tsugi_gateway::guard::certificate::CertificateRule;
 use tsugi_gateway::guard::permit::AccessPermit;
+use tsugi_gateway::guard::policy::{PolicyGuard, ServerFacts, ToolFacts};
 use tsugi_gateway::guard::quota::CallQuota;
 use tsugi_gateway::hub::page::PageLimit;
 use tsugi_gateway::hub::presentation::ServerPresentation;
 use tsugi_gateway::{GatewayConfig, GatewayLimits, HubConfig};
+use tsugi_pins::PinStore;
+use tsugi_policy::question::ResourceHints;
 use tsugi_process::StopGrace;
 use tsugi_protocol::answer::identity::TenantName;
 use tsugi_tls::acme_challenge::ChallengeTable;
@@ -168,6 +171,25 @@ pub(crate) fn hub(all: &CheckedSettings, servers: &[&ServerSettings]) -> Result<
         PageLimit { items: limits.max_page_items, bytes: usize::try_from(limits.max_page_size).unwrap_or(usize::MAX) };
     let listing = all.gateway.tools;
     Ok(HubConfig { naming, presentations, settings, page, tenants: tenants(servers), listing, ..HubConfig::default() })
+}
+
+/// The policy of the configuration, with what it says about its servers.
+pub(crate) fn policy(all: &CheckedSettings, pins: Option<&Arc<PinStore>>) -> Option<PolicyGuard> {
+    let policy = all.policy.as_ref()?;
+    let servers = all.servers.iter().map(|server| (server.name.clone(), facts(server))).collect();
+    Some(PolicyGuard::new(policy.set.clone(), policy.mode).with_servers(servers).with_pins(pins.cloned()))
+}
+
+/// What rules may read about a server. Only what the operator wrote counts.
+pub(crate) fn facts(server: &ServerSettings) -> ServerFacts {
+    let tools = server.tools.iter().map(|(name, tool)| {
+        let hints = ResourceHints {
+            is_read_only: tool.read_only.unwrap_or_default(),
+            is_idempotent: tool.idempotent.unwrap_or_default(),
+        };
+        (name.clone(), ToolFacts { tags: server.tags.iter().chain(&tool.tags).cloned().collect(), hints })
+    });
+    ServerFacts { tags: server.tags.clone(), tools: tools.collect() }
 }
 
 /// Which servers only certain tenants see.

@@ -230,6 +230,7 @@ impl<'a> RunningGateway<'a> {
         let guard = gateway::with_certificates(AccessGuard::new(&config), &loaded.settings.gateway.auth)?;
         let guard = oauth::with_issuers(guard, &loaded.settings)?;
         let guard = Arc::new(guard.with_verifier(app.boards.clone()));
+        guard.replace_policy(gateway::policy(&loaded.settings, app.pins.get().and_then(Option::as_ref)));
         let hub = Hub::new(manager.clone(), plan.hub, guard.clone());
         if let Some(audit) = &audit {
             hub.record_to(audit.clone());

@@ -48,7 +48,9 @@ pub(crate) async fn run(app: &App, _: &StdioArgs) -> Result<CommandExit, Command
         audit.follow_egress(&mut plan.servers);
     }
     manager.reconcile(plan.servers);
-    let hub = Hub::new(manager.clone(), plan.hub, Arc::new(AccessGuard::new(&GatewayConfig::default())));
+    let guard = Arc::new(AccessGuard::new(&GatewayConfig::default()));
+    guard.replace_policy(gateway::policy(&loaded.settings, app.pins.get().and_then(Option::as_ref)));
+    let hub = Hub::new(manager.clone(), plan.hub, guard);
     if let Some(audit) = &audit {
         hub.record_to(audit.clone());
     }

@@ -12,6 +12,7 @@ use tsugi_client::config::{
 };
 use tsugi_gateway::guard::api_key::KeyRole;
 use tsugi_gateway::guard::certificate::CertificateRule;
+use tsugi_gateway::guard::policy::PolicyMode;
 use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_gateway::hub::tool_search::ToolListing;
 use tsugi_outbound::{AllowList, EgressList};
@@ -425,6 +426,7 @@ words! {
     EraChoice: "auto" => Auto, "modern" => Modern, "legacy" => Legacy;
     ValidationMode: "off" => Off, "warn" => Warn, "enforce" => Enforce;
     PinMode: "off" => Off, "warn" => Warn, "enforce" => Enforce, "tofu" => Tofu;
+    PolicyMode: "enforce" => Enforce, "shadow" => Shadow;
     LintMode: "off" => Off, "warn" => Warn, "quarantine" => Quarantine;
     CacheAccess: "none" => None, "read" => Read, "write" => Write;
     Isolation: "auto" => Auto, "standard" => Standard, "strict" => Strict;

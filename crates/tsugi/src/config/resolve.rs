@@ -1,5 +1,6 @@
 //! Turns what the user wrote into settings that are checked and complete, or into all of its problems.
 
+pub(crate) mod access_policy;
 pub(super) mod audit;
 mod certificates;
 mod credentials;
@@ -112,11 +113,12 @@ fn read_root(reader: &mut SettingsReader<'_>, node: &ConfigNode) -> CheckedSetti
     // Options first, because servers take from them what they leave out.
     let options = options::read(reader, section.get(&root::OPTIONS));
     let gateway = gateway::read(reader, section.get(&root::GATEWAY), &options);
+    let policy = access_policy::read(reader, section.get(&root::POLICY));
     let audit = audit::read(reader, section.get(&root::AUDIT));
     let servers = section.get(&root::SERVERS).map(|node| read_servers(reader, node, &options)).unwrap_or_default();
     let outbound = reader.outbound.clone();
     let vault = credentials::read_vault(reader, section.get(&root::VAULT));
-    CheckedSettings { servers, options, gateway, audit, outbound, vault, secrets: Vec::new() }
+    CheckedSettings { servers, options, gateway, policy, audit, outbound, vault, secrets: Vec::new() }
 }
 
 /// Says what to do with a file of another program.

@@ -3,6 +3,7 @@
 //! What stands here is what a configuration becomes after everything is checked: complete, typed, and with every default
 //! in place.
 
+mod access_policy;
 mod audit_log;
 mod certificates;
 mod credentials;
@@ -28,6 +29,8 @@ use url::Url;
 use super::key::SettingTable;
 use super::secret::{MaskedText, Secret};
 
+pub(crate) use access_policy::PolicySettings;
+pub(in crate::config) use access_policy::policy_rules;
 pub(crate) use audit_log::{ArgumentMode, AuditSettings, AuditSinkSettings, AuditSinkType};
 pub(in crate::config) use audit_log::{audit, audit_sink};
 pub(crate) use certificates::CallerCertificateSettings;
@@ -97,6 +100,7 @@ pub(crate) static TABLES: &[&SettingTable] = &[
     &caller_certificate::TABLE,
     &limits::TABLE,
     &admin::TABLE,
+    &policy_rules::TABLE,
     &audit::TABLE,
     &audit_sink::TABLE,
     &outbound::TABLE,
@@ -112,6 +116,8 @@ pub(crate) struct CheckedSettings {
     pub(crate) servers: Vec<ServerSettings>,
     pub(crate) options: OptionSettings,
     pub(crate) gateway: GatewaySettings,
+    /// Absent when no policy decides.
+    pub(crate) policy: Option<PolicySettings>,
     /// Absent when there is no audit log.
     pub(crate) audit: Option<AuditSettings>,
     pub(crate) outbound: OutboundRules,

@@ -4,10 +4,13 @@
 //! Nothing is swapped here. The caller receives new settings, or the problems of a file that cannot be
 //! used while the old settings stay in force.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -44,8 +47,12 @@ pub(crate) struct ConfigWatch {
     last: Result<CheckedSettings, ConfigProblems>,
     /// Whether secrets come from elsewhere, where no event announces a change.
     has_sources: bool,
+    /// The names of files that the configuration consists of besides itself.
+    parts: Arc<Mutex<HashSet<PathBuf>>>,
+    /// Directories that are watched for those files.
+    directories: HashSet<PathBuf>,
     /// Watching ends when it is dropped.
-    _watcher: notify::RecommendedWatcher,
+    watcher: notify::RecommendedWatcher,
 }
 
 impl ConfigWatch {
@@ -53,12 +60,14 @@ impl ConfigWatch {
     pub(crate) fn start(path: &Path, environment: Environment, now: CheckedSettings) -> Result<Self, ConfigProblems> {
         let (sender, signals) = mpsc::channel(1);
         let file = path.to_owned();
+        let parts: Arc<Mutex<HashSet<PathBuf>>> = Arc::default();
+        let known = parts.clone();
         let failed = |error: notify::Error| {
             let problem = ConfigProblem::new(format!("changes of `{}` cannot be noticed: {error}", path.display()));
             ConfigProblems::from(problem.with_hint("send the signal HUP to have the configuration read again"))
         };
         let on_event = move |event: notify::Result<notify::Event>| {
-            if event.map_or(true, |event| concerns(&event, &file)) {
+            if event.map_or(true, |event| concerns(&event, &file, &known.lock())) {
                 // A signal that waits already says the same.
                 let _ = sender.try_send(());
             }
@@ -66,15 +75,30 @@ impl ConfigWatch {
         let mut watcher = notify::recommended_watcher(on_event).map_err(failed)?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         watcher.watch(directory, RecursiveMode::NonRecursive).map_err(failed)?;
-        Ok(ConfigWatch {
-            path: path.to_owned(),
-            environment,
-            signals,
-            is_stale: false,
-            last: Ok(now),
-            has_sources: has_sources(path),
-            _watcher: watcher,
-        })
+        let directories = HashSet::from([directory.to_owned()]);
+        let has_sources = has_sources(path);
+        let path = path.to_owned();
+        let mut watch =
+            ConfigWatch { path, environment, signals, is_stale: false, last: Ok(now), has_sources, parts, directories, watcher };
+        watch.follow_parts();
+        Ok(watch)
+    }
+
+    /// Watches the files of the policy too, wherever they are. Those of settings that cannot be used are not known.
+    fn follow_parts(&mut self) {
+        let Ok(settings) = &self.last else { return };
+        let files: HashSet<PathBuf> = settings.policy.iter().flat_map(|policy| policy.files.iter().cloned()).collect();
+        for directory in files.iter().filter_map(|file| file.parent()) {
+            if !self.directories.contains(directory) {
+                match self.watcher.watch(directory, RecursiveMode::NonRecursive) {
+                    Ok(()) => _ = self.directories.insert(directory.to_owned()),
+                    Err(error) => {
+                        tracing::warn!(directory = %directory.display(), %error, "changes of policy files cannot be noticed");
+                    }
+                }
+            }
+        }
+        *self.parts.lock() = files;
     }
 
     /// Waits for the next change. Dropping the future loses nothing that has not been told yet.
@@ -109,6 +133,7 @@ impl ConfigWatch {
             return None;
         }
         self.last = settings;
+        self.follow_parts();
         Some(match now {
             Ok(resolved) => ConfigChange::Changed(Box::new(resolved)),
             Err(problems) => ConfigChange::Invalid(problems),
@@ -134,15 +159,16 @@ fn has_sources(path: &Path) -> bool {
     std::fs::read_to_string(path).is_ok_and(names_source)
 }
 
-/// Whether an event is about the file, an environment file beside it, or a swapped link (as in Kubernetes).
-fn concerns(event: &notify::Event, file: &Path) -> bool {
+/// Whether an event is about the file, one of the policy's, an environment file beside it, or a swapped link (as in Kubernetes).
+fn concerns(event: &notify::Event, file: &Path, parts: &HashSet<PathBuf>) -> bool {
     if event.kind.is_access() {
         return false;
     }
     event.paths.iter().any(|path| {
         let name = path.file_name().unwrap_or_default();
         let text = name.to_string_lossy();
-        Some(name) == file.file_name() || text.ends_with(".env") || text.starts_with("..")
+        let is_part = parts.iter().any(|part| part.file_name() == Some(name));
+        is_part || Some(name) == file.file_name() || text.ends_with(".env") || text.starts_with("..")
     })
 }
 

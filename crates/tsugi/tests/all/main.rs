@@ -19,6 +19,7 @@ mod oauth;
 mod outbound;
 mod parameters;
 mod pm;
+mod policy;
 mod reload;
 mod remote_sign_in;
 mod rest;

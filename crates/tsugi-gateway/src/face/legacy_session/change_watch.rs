@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Sleep;
-use tsugi_protocol::answer::{Caller, Outcome, ReplyEvent};
+use tsugi_protocol::answer::{CallOptions, Caller, Outcome, ReplyEvent};
 use tsugi_protocol::json::{ObjectWriter, RawJson};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::subscription::SubscriptionFilter;
@@ -95,7 +95,12 @@ impl LegacyChangeWatch {
                 let Some(number) = self.conversation.untold_roots() else { return Poll::Pending };
                 self.roots = Some((
                     number,
-                    LegacyTurn::start(self.conversation.clone(), self.caller.clone(), roots_changed(), None),
+                    LegacyTurn::start(
+                        self.conversation.clone(),
+                        self.caller.clone(),
+                        roots_changed(),
+                        CallOptions::default(),
+                    ),
                 ));
                 continue;
             };

@@ -1,6 +1,7 @@
 //! What a legacy session remembers: who the client is, what it wants to hear, what it was asked.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -29,6 +30,8 @@ use tsugi_protocol::era::{notification, session};
 
 /// A session of the legacy era, whatever wire it is on.
 pub(crate) struct LegacySession {
+    /// Where it was opened from, if a policy looks at that.
+    address: Option<IpAddr>,
     pub(super) answer: Arc<dyn Answer>,
     pub(super) version: ProtocolVersion,
     pub(super) client: Arc<ClientProfile>,
@@ -72,6 +75,7 @@ pub(crate) async fn begin(
     caller: Caller,
     limits: &GatewayLimits,
     request: &RpcRequest,
+    options: CallOptions,
 ) -> Result<(LegacySession, Bytes), RpcError> {
     let params = request.params.as_ref().and_then(JsonObject::of);
     let params = params.ok_or_else(|| invalid("initialize needs parameters"))?;
@@ -83,16 +87,25 @@ pub(crate) async fn begin(
         JsonObject::parse(Bytes::copy_from_slice(params.bytes())).map_err(|error| invalid(&error.to_string()))?;
     let (version, client) = session::read_initialize(&params);
     let client = Arc::new(client);
-    let identity = identify(&*answer, caller.clone(), client.clone()).await?;
+    let options = CallOptions { face: "legacy", era: Some(Era::Legacy), ..options };
+    let address = options.address;
+    let identity = identify(&*answer, caller.clone(), client.clone(), options).await?;
     let result = session::initialize_result(&identity, version);
     let response = RpcResponse::result(request.id.clone(), result).to_bytes();
     let conversation = LegacySession::new(answer, caller, limits, version, client, &identity);
+    let conversation = LegacySession { address, ..conversation };
     Ok((conversation, response))
 }
 
-async fn identify(answer: &dyn Answer, caller: Caller, client: Arc<ClientProfile>) -> Result<ServerIdentity, RpcError> {
+async fn identify(
+    answer: &dyn Answer,
+    caller: Caller,
+    client: Arc<ClientProfile>,
+    options: CallOptions,
+) -> Result<ServerIdentity, RpcError> {
     let mut call = Call::bare(Method::Discover).from_caller(caller);
     call.meta = RequestMeta::of_client(client);
+    call.options = options;
     match RunningCall::start(answer, call).outcome().await {
         Outcome::Complete(complete) => session::read_discover_result(&complete.body)
             .map_err(|reason| RpcError::new(code::own::UPSTREAM_PROTOCOL, reason)),
@@ -126,6 +139,7 @@ impl LegacySession {
             is_over: false,
         };
         Self {
+            address: None,
             answer,
             version,
             client,
@@ -149,16 +163,16 @@ impl LegacySession {
         self.version
     }
 
-    /// Takes one message from the client, which has this id in the access log. What it may do is decided by the caller of
+    /// Takes one message from the client. The options say how it came in. What it may do is decided by the caller of
     /// the request that brought it, and not by the one that opened the session.
     pub(crate) fn receive(
         self: &Arc<Self>,
         message: RpcMessage,
         caller: &Caller,
-        request_id: Option<Arc<str>>,
+        options: CallOptions,
     ) -> MessageEffect {
         match message {
-            RpcMessage::Request(request) => self.request(request, caller, request_id),
+            RpcMessage::Request(request) => self.request(request, caller, options),
             RpcMessage::Notification(notification) => {
                 self.notification(&notification);
                 MessageEffect::Nothing
@@ -170,7 +184,7 @@ impl LegacySession {
         }
     }
 
-    fn request(self: &Arc<Self>, request: RpcRequest, caller: &Caller, request_id: Option<Arc<str>>) -> MessageEffect {
+    fn request(self: &Arc<Self>, request: RpcRequest, caller: &Caller, options: CallOptions) -> MessageEffect {
         let answered = match request.method {
             Method::Ping => Ok(()),
             Method::SetLevel => self.set_level(&request),
@@ -183,7 +197,7 @@ impl LegacySession {
             }
             _ => {
                 let caller = caller.in_session_of(&self.opener);
-                return MessageEffect::Turn(Box::new(LegacyTurn::start(self.clone(), caller, request, request_id)));
+                return MessageEffect::Turn(Box::new(LegacyTurn::start(self.clone(), caller, request, options)));
             }
         };
         MessageEffect::Answered(match answered {
@@ -300,12 +314,7 @@ impl LegacySession {
     }
 
     /// The call that a request stands for, as it is now: a retry sees the log level of today.
-    pub(super) fn call(
-        &self,
-        caller: &Caller,
-        request: &RpcRequest,
-        request_id: Option<Arc<str>>,
-    ) -> Result<Call, RpcError> {
+    pub(super) fn call(&self, caller: &Caller, request: &RpcRequest, options: CallOptions) -> Result<Call, RpcError> {
         let params = request.params_object().ok_or_else(|| invalid("the parameters must be an object"))?;
         let own = params.get_object("_meta");
         let level = self.state.lock().level;
@@ -314,7 +323,7 @@ impl LegacySession {
             meta: RequestMeta::from_legacy(own.as_ref(), self.client.clone(), Some(level)),
             params: params.without("_meta"),
             caller: caller.clone(),
-            options: CallOptions { face: "legacy", era: Some(Era::Legacy), request_id, ..CallOptions::default() },
+            options: CallOptions { face: "legacy", era: Some(Era::Legacy), ..options },
         }))
     }
 
@@ -365,6 +374,8 @@ impl LegacySession {
     pub(super) fn listen(&self, caller: &Caller, filter: &SubscriptionFilter) -> Call {
         let mut call = Call::new(Method::Listen, notification::listen_params(filter)).from_caller(caller.clone());
         call.meta = RequestMeta::of_client(self.client.clone());
+        let address = self.address;
+        call.options = CallOptions { face: "legacy", era: Some(Era::Legacy), address, ..CallOptions::default() };
         call
     }
 

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use http::HeaderValue;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
-use tsugi_protocol::answer::{CallFailure, Caller, Fault, FaultCode, InputRelease, InputRequired, Outcome, ReplyEvent};
+use tsugi_protocol::answer::{
+    CallFailure, CallOptions, Caller, Fault, FaultCode, InputRelease, InputRequired, Outcome, ReplyEvent,
+};
 use tsugi_protocol::json::{ObjectWriter, RawJson};
 use tsugi_protocol::mcp::Method;
 use tsugi_protocol::mcp::input::{InputResponses, Question};
@@ -27,8 +29,8 @@ pub(crate) struct LegacyTurn {
     /// The sender of the request, in this session. A retry keeps it.
     caller: Caller,
     request: RpcRequest,
-    /// Its id in the access log, which a retry keeps.
-    request_id: Option<Arc<str>>,
+    /// How it came in, which a retry keeps.
+    options: CallOptions,
     state: TurnState,
     rounds: usize,
     /// There once the turn has had to wait: a turn that never waits costs no entry in the table.
@@ -61,15 +63,15 @@ impl LegacyTurn {
         conversation: Arc<LegacySession>,
         caller: Caller,
         request: RpcRequest,
-        request_id: Option<Arc<str>>,
+        options: CallOptions,
     ) -> Self {
         let start = |call| RunningCall::start(&*conversation.answer, call);
         let state = match conversation.look(&caller, &request) {
             Some(looking) => looking.map(start).map(TurnState::Looking),
-            None => conversation.call(&caller, &request, request_id.clone()).map(start).map(TurnState::Calling),
+            None => conversation.call(&caller, &request, options.clone()).map(start).map(TurnState::Calling),
         };
         let state = state.unwrap_or_else(TurnState::Failed);
-        Self { conversation, caller, request, request_id, state, rounds: 0, cancel: None, outgoing: VecDeque::new() }
+        Self { conversation, caller, request, options, state, rounds: 0, cancel: None, outgoing: VecDeque::new() }
     }
 
     /// The conversation it belongs to.
@@ -235,7 +237,7 @@ impl LegacyTurn {
         let TurnState::Asking(asking) = std::mem::replace(&mut self.state, TurnState::Over) else { return };
         // Without answers the call is repeated with its state alone.
         let responses = asking.has_answers.then(|| asking.answers.finish());
-        self.state = match self.conversation.call(&self.caller, &self.request, self.request_id.clone()) {
+        self.state = match self.conversation.call(&self.caller, &self.request, self.options.clone()) {
             Ok(call) => {
                 let call = call.retry_with(responses.as_ref(), asking.state.as_deref());
                 TurnState::Calling(RunningCall::start(&*self.conversation.answer, call))

@@ -47,7 +47,7 @@ pub(super) fn receive(
     let session = find(face_request, place)?;
     let message = trace::onto(&face_request.parts.headers, message);
     let received =
-        session.conversation.receive(message, face_request.principal.caller(), face_request.request_id.clone());
+        session.conversation.receive(message, face_request.principal.caller(), face_request.options("legacy"));
     Ok((session, received))
 }
 
@@ -61,7 +61,8 @@ pub(super) async fn initialize(
     let limits = &face_request.gateway.config().limits;
     // What servers keep for it ends with it, also when it does not come about.
     let life = answer::SessionLifetime::of(face_request.principal.caller());
-    let begun = legacy_session::begin(endpoint.answer, life.caller().clone(), limits, request).await;
+    let options = face_request.options("legacy");
+    let begun = legacy_session::begin(endpoint.answer, life.caller().clone(), limits, request, options).await;
     let (conversation, response) = match begun {
         Ok(begun) => begun,
         Err(error) => return Ok(fault::rpc_error(StatusCode::OK, Some(&request.id), &error)),
@@ -221,7 +222,7 @@ pub(super) async fn post_batch(
     let (mut turns, mut answers) = (Vec::new(), Vec::new());
     for message in messages {
         let message = trace::onto(&face_request.parts.headers, message);
-        match session.conversation.receive(message, face_request.principal.caller(), face_request.request_id.clone()) {
+        match session.conversation.receive(message, face_request.principal.caller(), face_request.options("legacy")) {
             MessageEffect::Nothing => {}
             MessageEffect::Answered(answer) => answers.push(answer),
             MessageEffect::Turn(turn) => turns.push(*turn),

@@ -271,6 +271,7 @@ impl OAuthVerifier {
             .with_scopes(scopes.iter().map(str::to_owned))
             .with_granted_scopes(claims.scopes.clone())
             .with_attributes(claims.all.iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+            .with_groups(groups(issuer, claims))
             .until(end);
         let authority = claims.client.iter().fold(authority, |a, client| a.for_client(ClientId::new(client.as_str())));
         let authority = tenant(issuer, claims).into_iter().fold(authority, Authority::of_tenant);
@@ -297,6 +298,7 @@ impl OAuthVerifier {
         let authority = Authority::new(identity)
             .with_role(role)
             .with_attributes(claims.all.iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+            .with_groups(groups(issuer, claims))
             .until(end);
         let authority = claims.client.iter().fold(authority, |a, client| a.for_client(ClientId::new(client.as_str())));
         let authority = tenant(issuer, claims).into_iter().fold(authority, Authority::of_tenant);
@@ -526,6 +528,12 @@ fn texts(value: &Value) -> Vec<&str> {
         Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     }
+}
+
+/// The values of the claim that roles come from. Policies see them as groups, whether or not they stand for a role.
+fn groups(issuer: &TokenIssuer, claims: &TokenClaims) -> Vec<String> {
+    let found = issuer.claims.roles.as_deref().and_then(|pointer| pointed(claims, pointer));
+    found.into_iter().flat_map(texts).map(str::to_owned).collect()
 }
 
 fn tenant(issuer: &TokenIssuer, claims: &TokenClaims) -> Option<TenantName> {

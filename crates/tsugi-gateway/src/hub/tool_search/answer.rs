@@ -1,5 +1,6 @@
 //! What `search_tools` and `call_tool` answer.
 
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::{Call, Outcome, Reply};
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use tsugi_protocol::mcp::meta;
@@ -64,7 +65,7 @@ fn found(hub: &Hub, snapshot: &HubSnapshot, arguments: &JsonObject, access: &Cal
     let entry = |tool: usize| snapshot.tools.get(&index.document(tool)?.name);
     // The decision that lists and calls are under.
     let is_shown = |entry: &PublicEntry| {
-        access.allows(entry.server.name(), &entry.own)
+        access.lists(entry.server.name(), NameKind::Tool, &entry.own)
             && server.as_deref().is_none_or(|server| entry.server.name() == server)
     };
     let hits = index.search(

@@ -11,6 +11,7 @@ use tsugi_protocol::answer::Fault;
 use super::plan::GatewayPlan;
 use super::source::ConfigSource;
 use super::{RunningGateway, arrival};
+use crate::app::gateway;
 use crate::app::gateway::configured_backend::PostedServerTerms;
 use crate::config::layer::LoadedConfig;
 use crate::config::problem::ConfigProblem;
@@ -139,11 +140,22 @@ impl RunningGateway<'_> {
         let steps = self.manager.adopt(ready.servers);
         self.hub.reconfigure(ready.hub);
         self.guard.replace_keys(keys);
+        self.replace_policy(&ready.loaded.settings);
         self.note_change(AuditKind::Config, "reloaded", &self.config_name());
         *self.terms.write() = PostedServerTerms::of(&ready.loaded.settings);
         self.loaded = ready.loaded;
         self.refused = None;
         self.report_steps(&steps);
+    }
+
+    /// Decides by the rules of these settings from now on. Remembered decisions are forgotten.
+    fn replace_policy(&self, settings: &CheckedSettings) {
+        self.guard.replace_policy(gateway::policy(settings, self.app.pins.get().and_then(Option::as_ref)));
+        if settings.policy != self.loaded.settings.policy {
+            let action = if settings.policy.is_some() { "replaced" } else { "removed" };
+            self.note_change(AuditKind::Policy, action, "policy.files");
+            self.hub.announce_lists();
+        }
     }
 
     /// Some settings belong to the open socket or to running calls, and need a restart.

@@ -23,6 +23,8 @@ settings! {
         OPTIONS = key("options") shape(Table("options"));
         /// How `tsugi serve` offers the servers to callers.
         GATEWAY = key("gateway") shape(Table("gateway"));
+        /// Rules that decide who may do what, beyond the patterns of keys. Absent: none.
+        POLICY = key("policy") shape(Table("policy"));
         /// The log that proves who called what. Absent: none is written.
         AUDIT = key("audit") shape(Table("audit"));
         /// Which addresses may be reached that did not come from this file.

@@ -125,6 +125,8 @@ settings! {
         /// The only tenants that see it; a caller's tenant comes from its key or token. Operators without a tenant see
         /// every server. Empty: everyone sees it.
         many tenants: String = key(TENANTS: "tenants") value(TEXTS) default("[]");
+        /// Words for rules of a policy, which read them as `resource.tags`. All of its tools have them too.
+        many tags: String = key(TAGS: "tags") value(TEXTS) default("[]");
         /// How this server's tools and prompts are named among those of the others. Default: `gateway.naming`.
         maybe naming: ToolNaming = key(NAMING: "naming") value(keyword());
         /// Which kind of protocol it speaks, if asking it does not work.
@@ -170,6 +172,8 @@ settings! {
         maybe rename: String = key(RENAME: "rename") value(TOOL_NAME);
         /// Offer it with this description.
         maybe description: String = key(DESCRIPTION: "description") value(TEXT);
+        /// More words for rules of a policy, beside those of the server.
+        many tags: String = key(TAGS: "tags") value(TEXTS) default("[]");
         /// Do not log its calls at info.
         one quiet: bool = key(QUIET: "quiet") value(FLAG) default("false");
     }
