@@ -14,7 +14,7 @@ pub enum PolicyAction {
     Subscribe,
     /// Have an argument of a prompt or a resource template completed.
     Complete,
-    /// Look at, answer or cancel a task.
+    /// Look at, answer or cancel a task that a tool has begun.
     Task,
     /// Send a method that no revision of MCP defines.
     Method,
@@ -60,12 +60,9 @@ impl PolicyAction {
     }
 
     /// True for what is about one tool, prompt or resource of a server. A rule that permits without naming actions means
-    /// these: nothing opens methods, tasks or control that was not written down.
+    /// these: nothing opens methods or control that was not written down.
     pub(crate) const fn is_use(self) -> bool {
-        !matches!(
-            self,
-            PolicyAction::Task | PolicyAction::Method | PolicyAction::Control | PolicyAction::ConnectUpstream
-        )
+        !matches!(self, PolicyAction::Method | PolicyAction::Control | PolicyAction::ConnectUpstream)
     }
 }
 

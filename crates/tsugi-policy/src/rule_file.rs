@@ -300,7 +300,7 @@ impl RuleReader<'_> {
 }
 
 /// A rule that forbids without naming actions means all of them. One that permits means what callers do with tools,
-/// prompts and resources: methods, tasks and control must be named.
+/// prompts and resources: methods and control must be named.
 fn usual_actions(effect: RuleEffect) -> ActionSet {
     let is_meant = |action: &PolicyAction| effect == RuleEffect::Forbid || action.is_use();
     PolicyAction::ALL.into_iter().filter(is_meant).collect()

@@ -204,6 +204,10 @@ fn action_of(call: &Call) -> (PolicyAction, Option<RawJson>) {
         Method::ResourcesRead => (PolicyAction::ReadResource, None),
         Method::ResourcesSubscribe | Method::ResourcesUnsubscribe | Method::Listen => (PolicyAction::Subscribe, None),
         Method::Complete => (PolicyAction::Complete, call.params.get("argument")),
+        // Extensions that read, too.
+        method if matches!(method.as_str(), "skills/get" | "resources/directory/read") => {
+            (PolicyAction::ReadResource, None)
+        }
         method if method.as_str().starts_with("tasks/") => (PolicyAction::Task, Some(call.params.raw())),
         _ => (PolicyAction::Method, Some(call.params.raw())),
     }

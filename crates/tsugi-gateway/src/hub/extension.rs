@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use tsugi_client::Server;
 use tsugi_client::catalog::Catalog;
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::{Call, Fault, FaultCode};
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use tsugi_protocol::mcp::extension::{PrefixMatch, TASKS, common_settings};
@@ -127,12 +128,13 @@ pub(super) struct ExtensionSubject {
 /// The subject of such a call, where it names something that a server lists and this caller may use.
 pub(super) fn subject(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Option<ExtensionSubject> {
     if let Some(uri) = call.params.get_str("uri") {
-        let (server, own) = resource::find(snapshot, &uri, access).ok()?;
+        let (server, own) = resource::find(snapshot, &uri, call, access).ok()?;
         return Some(ExtensionSubject { server, key: "uri", is_own_name: own == uri, own });
     }
     let name = call.params.get_str("name")?;
     let entry = snapshot.tools.get(&name).or_else(|| snapshot.prompts.get(&name))?;
-    let is_allowed = access.allows(entry.server.name(), &entry.own);
+    let is_allowed = access.allows(entry.server.name(), &entry.own)
+        && access.expect_policy(call, entry.server.name(), NameKind::Tool, &entry.own).is_ok();
     is_allowed.then(|| ExtensionSubject {
         server: entry.server.clone(),
         key: "name",

@@ -239,7 +239,10 @@ fn route_task(hub: &Hub, snapshot: &HubSnapshot, call: &Call, access: &CallerAcc
 /// extension.
 fn route_other(snapshot: &HubSnapshot, call: &Call, access: &CallerAccess) -> Result<RoutedCall, Fault> {
     let method = call.method.as_str();
-    let may_use = |server: &Server| access.allows_method(server.name(), &call.method);
+    let may_use = |server: &Server| {
+        access.allows_method(server.name(), &call.method)
+            && access.expect_policy(call, server.name(), NameKind::Method, method).is_ok()
+    };
     if task::is_task_method(method) {
         return Err(unknown_method(call, access));
     }

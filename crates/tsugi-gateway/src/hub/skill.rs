@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tsugi_client::Server;
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::{Answer, Call, CallFailure, CompletedResult, Fault, FaultCode, Outcome, Reply};
 use tsugi_protocol::json::{JsonObject, ObjectWriter, RawJson};
 use tsugi_protocol::mcp::Method;
@@ -49,7 +50,7 @@ fn about_address(hub: &Hub, snapshot: &HubSnapshot, call: Call, access: &CallerA
         .params
         .get_str("uri")
         .ok_or_else(|| Fault::new(FaultCode::InvalidParams, "the parameter `uri` is missing"));
-    let found = found.and_then(|uri| resource::find(snapshot, &uri, access));
+    let found = found.and_then(|uri| resource::find(snapshot, &uri, &call, access));
     let is_denied = |server: &Server| access.denies_method(server.name(), &call.method);
     let (server, own) = match found {
         Ok((server, _)) if is_denied(&server) => {
@@ -160,7 +161,7 @@ async fn list_of(
         for entry in body.get("skills").and_then(|entries| entries.items()).unwrap_or_default() {
             let Some(object) = JsonObject::of(&entry) else { continue };
             let Some(own) = object.get_lossy("uri") else { continue };
-            if access.allows_address(server.name(), &own) {
+            if access.lists(server.name(), NameKind::Address, &own) {
                 let public = resource::keep_scheme(server.name(), &own).unwrap_or(own);
                 skills.entries.push((public, public_entry(&object, server.name())));
             }

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use tsugi_client::seal::TaskTicket;
 use tsugi_client::{Server, not_found};
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::{Call, CompletedResult, Fault, FaultCode, Outcome, Reply, ReplyEvent, ReplySource};
 use tsugi_protocol::era::notification;
 use tsugi_protocol::mcp::extension::{self, PrefixMatch, TASKS};
@@ -74,7 +75,9 @@ pub(super) fn open(
 ) -> Option<(Server, TaskTicket)> {
     let ticket = hub.manager().options().sealer.open_task(call.caller.owner(), name)?;
     let server = snapshot.servers.iter().find(|server| server.name() == ticket.server)?;
-    access.allows_task(server.name(), &ticket.tool, &call.method).then(|| (server.clone(), ticket))
+    let is_permitted = || access.expect_policy(call, server.name(), NameKind::Tool, &ticket.tool).is_ok();
+    let is_open = access.allows_task(server.name(), &ticket.tool, &call.method) && is_permitted();
+    is_open.then(|| (server.clone(), ticket))
 }
 
 /// What is changed in a reply of a server with tasks.

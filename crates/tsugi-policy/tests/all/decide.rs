@@ -170,10 +170,8 @@ fn what_no_rule_names_is_not_opened_beside_it() {
     let none = set("  - permit: everything\n    actions: ['*']\n  - forbid: nothing");
     for action in PolicyAction::ALL {
         let asked = Asked { action, arguments: CallArguments::read(None), ..Asked::call("x") };
-        let must_be_named = matches!(
-            action,
-            PolicyAction::Task | PolicyAction::Method | PolicyAction::Control | PolicyAction::ConnectUpstream
-        );
+        let must_be_named =
+            matches!(action, PolicyAction::Method | PolicyAction::Control | PolicyAction::ConnectUpstream);
         assert_eq!(asked.is_permitted(&usual), !must_be_named, "{action:?}");
         assert!(asked.is_permitted(&every) && !asked.is_permitted(&none), "{action:?}");
     }

@@ -78,8 +78,17 @@ impl ConfigWatch {
         let directories = HashSet::from([directory.to_owned()]);
         let has_sources = has_sources(path);
         let path = path.to_owned();
-        let mut watch =
-            ConfigWatch { path, environment, signals, is_stale: false, last: Ok(now), has_sources, parts, directories, watcher };
+        let mut watch = ConfigWatch {
+            path,
+            environment,
+            signals,
+            is_stale: false,
+            last: Ok(now),
+            has_sources,
+            parts,
+            directories,
+            watcher,
+        };
         watch.follow_parts();
         Ok(watch)
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 use tsugi_client::Server;
+use tsugi_policy::question::NameKind;
 use tsugi_protocol::answer::{Call, Reply, ReplyEvent, ReplySource};
 use tsugi_protocol::era::notification;
 use tsugi_protocol::json::RawJson;
@@ -70,7 +71,9 @@ fn open_parts(hub: &Hub, call: &Call, wanted: &SubscriptionFilter, only: Option<
         let Some(extensions) = snapshot.extensions.of(server.name()) else { continue };
         let of_server = tasks.iter().filter(|(name, ..)| name == server.name());
         let tasks: Vec<(String, String)> = of_server.map(|(_, own, public)| (own.clone(), public.clone())).collect();
-        let others = match access.allows_method(server.name(), &Method::Listen) {
+        let is_open = access.allows_method(server.name(), &Method::Listen)
+            && access.expect_policy(call, server.name(), NameKind::Method, Method::Listen.as_str()).is_ok();
+        let others = match is_open {
             true => wanted.others.clone(),
             false => Vec::new(),
         };
