@@ -53,6 +53,7 @@ fn is_installed(program: &str) -> bool {
 
 impl AcmeWorld {
     /// `None` where `pebble` is not installed.
+    #[expect(clippy::disallowed_methods, reason = "programs of another project, which `Program` ends")]
     fn start(validity: Duration) -> Option<Self> {
         if !is_installed("pebble") || !is_installed("pebble-challtestsrv") {
             println!("not run: pebble is not installed");
