@@ -2,6 +2,7 @@
 
 mod content;
 mod reconcile;
+mod roster;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -32,6 +33,7 @@ use crate::serena::{self, Serena};
 use crate::server::{ManagerShared, Server, ServerChange, ServerEvent};
 pub use content::ResourceReadResult;
 pub use reconcile::{PreparedServers, ReconcileStep};
+use roster::ServerRoster;
 
 /// How many changes a slow listener may be behind before it misses some.
 const CHANGES: usize = 1024;
@@ -49,7 +51,7 @@ pub struct Manager(Arc<ManagerState>);
 struct ManagerState {
     shared: Arc<ManagerShared>,
     dialect_cache: DialectCache,
-    servers: RwLock<Vec<RegisteredServer>>,
+    servers: RwLock<ServerRoster>,
     changes: broadcast::Sender<ServerChange>,
     /// Servers that were removed or replaced, and are still being stopped.
     leaving: TaskTracker,
@@ -112,7 +114,7 @@ impl Manager {
     /// Fails when the name is taken.
     pub fn register(&self, config: ServerConfig) -> Result<Server, Fault> {
         let mut servers = self.0.servers.write();
-        if servers.iter().any(|held| held.server.name() == config.name) {
+        if servers.get(&config.name).is_some() {
             let message = format!("there is a server named {:?} already", config.name);
             let fault = Fault::new(FaultCode::ServerExists, message).on_server(&config.name);
             return Err(fault.with_hint("choose another name, or remove that server first"));
@@ -138,12 +140,9 @@ impl Manager {
 
     /// Takes a server out and stops it; calls in flight may end first. `false` when there is none.
     pub async fn remove(&self, name: &str) -> bool {
-        let held = {
-            let mut servers = self.0.servers.write();
-            let Some(index) = servers.iter().position(|held| held.server.name() == name) else { return false };
-            // Removed before it is stopped, so that no new call finds it.
-            servers.remove(index)
-        };
+        // Removed before it is stopped, so that no new call finds it.
+        let removed = self.0.servers.write().remove(name);
+        let Some(held) = removed else { return false };
         self.0.leaving.track_future(held.server.stop()).await;
         self.announce(&held.server, ServerEvent::Removed);
         true
@@ -151,7 +150,7 @@ impl Manager {
 
     /// The server with this name.
     pub fn server(&self, name: &str) -> Option<Server> {
-        self.0.servers.read().iter().find(|held| held.server.name() == name).map(|held| held.server.clone())
+        self.0.servers.read().get(name).map(|held| held.server.clone())
     }
 
     /// Every server, in the order they were registered.
@@ -337,7 +336,7 @@ impl Manager {
     /// when this returns.
     pub async fn stop(&self) {
         // Taken out before they are stopped, so that no call starts one of them again.
-        let held: Vec<RegisteredServer> = std::mem::take(&mut *self.0.servers.write());
+        let held = self.0.servers.write().take();
         // The end of the whole program is not news of each server.
         self.0.shared.is_shutting_down.store(true, Ordering::Relaxed);
         futures_util::future::join_all(held.iter().map(|held| held.server.stop())).await;

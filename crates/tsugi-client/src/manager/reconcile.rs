@@ -88,7 +88,7 @@ impl Manager {
     pub fn adopt(&self, prepared: PreparedServers) -> Vec<ReconcileStep> {
         let mut steps = Vec::new();
         let mut servers = self.0.servers.write();
-        let mut old: Vec<RegisteredServer> = std::mem::take(&mut *servers);
+        let mut old = servers.take();
         for wanted in prepared.0 {
             let (held, step) = match wanted {
                 WantedServer::Kept(config) => {
