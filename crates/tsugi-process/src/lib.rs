@@ -49,7 +49,7 @@ pub use error::ProcessError;
 pub use guardian::entry::guardian_main;
 pub use inherited::inherited_listener;
 pub use job::{ChildExit, ExitCause, ExitReport, JobOptions, JobPhase, SupervisedJob, SupervisionTier};
-pub use memory_trim::{forget_rare_code, return_free_memory, return_large_blocks};
+pub use memory_trim::{forget_rare_code, own_memory, return_free_memory, return_large_blocks};
 pub use orphans::sweep_strays;
 pub use output::{SecretMask, StderrLog};
 pub use pipes::ChildPipes;

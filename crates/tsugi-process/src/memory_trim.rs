@@ -29,6 +29,15 @@ pub fn return_free_memory() {
     linux::return_free_memory();
 }
 
+/// How many bytes this process holds in memory that are its own, without code and other files; `None` where the system
+/// does not tell.
+pub fn own_memory() -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    return linux::own_memory();
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     #![allow(unsafe_code, reason = "where the program lies in memory, and advice about it, have no safe form")]
@@ -52,6 +61,14 @@ mod linux {
     pub(super) fn return_free_memory() {
         // SAFETY: touches only blocks that are free, under the allocator's own locks.
         unsafe { libc::malloc_trim(0) };
+    }
+
+    /// Size, resident and shared, in pages: [statm](https://docs.kernel.org/filesystems/proc.html#process-specific-subdirectories).
+    pub(super) fn own_memory() -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+        let mut pages = text.split(' ').skip(1).map_while(|word| word.parse::<u64>().ok());
+        let (resident, shared) = (pages.next()?, pages.next()?);
+        Some(resident.saturating_sub(shared) * page_size() as u64)
     }
 
     pub(super) fn forget() {

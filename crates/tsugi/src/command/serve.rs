@@ -159,7 +159,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
                 // Once the start is over, its code is not needed again soon.
                 if running.arrivals.is_empty() && !is_tidied {
                     is_tidied = true;
-                    tokio::spawn(tidy_memory(running.handle.connection_count()));
+                    tokio::spawn(tidy_memory());
                 }
             }
             ready = reload::next(&mut running.coming) => running.finish(ready),
@@ -173,23 +173,18 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// How often pages of rarely used code are released; pages in use come back within a millisecond.
 const TIDYING: Duration = Duration::from_secs(5);
 
-/// How many connections must close before the allocator is asked to return their memory.
-const MANY_CONNECTIONS: usize = 256;
+/// How much more memory must be held than was left the last time before the allocator is asked to return what is free.
+const GROWTH: u64 = 3 << 20;
 
 /// Most code serves only the start, the configuration and rare requests, while a gateway runs for weeks. Nor must it
-/// keep the memory that it needed while thousands of clients were connected.
-async fn tidy_memory(connections: impl Fn() -> usize) {
+/// keep the memory that it needed while thousands of clients were connected or large answers passed through.
+async fn tidy_memory() {
     tokio::time::sleep(SETTLING).await;
-    let mut most = 0;
+    let mut left = 0;
     loop {
         tsugi_process::forget_rare_code();
-        let open = connections();
-        most = open.max(most);
-        if most - open >= MANY_CONNECTIONS {
-            most = open;
-            // Not on this thread, since it takes milliseconds.
-            tokio::task::spawn_blocking(tsugi_process::return_free_memory);
-        }
+        let held = tsugi_process::own_memory().unwrap_or(0);
+        left = if held > left + GROWTH { return_free_memory().await } else { held.min(left) };
         tokio::time::sleep(TIDYING).await;
     }
 }
@@ -199,6 +194,15 @@ async fn tidy_memory(connections: impl Fn() -> usize) {
 fn certificate_keeper(loaded: &LoadedConfig) -> Result<Option<CertificateKeeper>, CommandFailure> {
     let acme = loaded.settings.gateway.tls.as_ref().and_then(|tls| tls.acme.as_ref());
     acme.map(|acme| CertificateKeeper::prepare(acme, &loaded.settings.outbound)).transpose()
+}
+
+/// Returns free memory and says how much is left. Not on this thread, since it takes milliseconds.
+async fn return_free_memory() -> u64 {
+    let returning = tokio::task::spawn_blocking(|| {
+        tsugi_process::return_free_memory();
+        tsugi_process::own_memory()
+    });
+    returning.await.ok().flatten().unwrap_or(0)
 }
 
 impl<'a> RunningGateway<'a> {
