@@ -269,7 +269,12 @@ impl HttpCore {
 fn modern_headers_of(method: &Method, subject: Option<&str>) -> HeaderMap {
     let mut map = HeaderMap::with_capacity(6);
     map.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(ProtocolVersion::LATEST.as_str()));
-    map.insert(headers::METHOD, headers::encode(method.as_str()));
+    // Most requests are calls of tools, whose name needs no copy.
+    let name = match method {
+        Method::ToolsCall => HeaderValue::from_static("tools/call"),
+        other => headers::encode(other.as_str()),
+    };
+    map.insert(headers::METHOD, name);
     if let Some(subject) = subject.filter(|_| method.has_name_header()) {
         map.insert(headers::NAME, headers::encode(subject));
     }

@@ -6,18 +6,18 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The revision of a request.
-pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The method of a request.
-pub const METHOD: &str = "mcp-method";
+pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// What the request is about.
-pub const NAME: &str = "mcp-name";
+pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// The session of a legacy conversation.
-pub const SESSION_ID: &str = "mcp-session-id";
+pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The last event that was seen of a legacy stream.
-pub const LAST_EVENT_ID: &str = "last-event-id";
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 const SENTINEL_START: &str = "=?base64?";
 const SENTINEL_END: &str = "?=";
