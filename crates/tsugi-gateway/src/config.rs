@@ -7,6 +7,7 @@ use std::time::Duration;
 use tsugi_tls::server::ServerTls;
 use url::Url;
 
+use crate::dashboard::payload::RecordMode;
 use crate::guard::api_key::ApiKey;
 use crate::guard::proxy_trust::AddressRange;
 
@@ -39,6 +40,9 @@ pub struct GatewayConfig {
     pub dashboard: bool,
     /// Whether the numbers are offered at `/metrics`.
     pub metrics: bool,
+    /// Which calls the dashboard records with arguments and results. Without it, those that fail, while no key is
+    /// needed to call.
+    pub record: Option<RecordMode>,
     /// Bounds.
     pub limits: GatewayLimits,
 }
@@ -67,6 +71,7 @@ impl Default for GatewayConfig {
             keys: Vec::new(),
             dashboard: true,
             metrics: true,
+            record: None,
             limits: GatewayLimits::default(),
         }
     }

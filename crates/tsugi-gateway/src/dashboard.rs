@@ -5,12 +5,14 @@
 
 mod audit_look;
 pub(crate) mod board;
+mod client_names;
 mod events;
 mod histogram;
 pub(crate) mod login;
 pub mod observe;
 mod overview;
 pub(crate) mod page;
+pub mod payload;
 pub(crate) mod pins;
 pub(crate) mod record;
 pub mod recorder;

@@ -129,6 +129,7 @@ impl Gateway {
         }
         let sessions = ClientSessionTable::new(&config.limits);
         let metrics = backend.metrics();
+        metrics.recorder().set_recording(config.record, guard.clone());
         let all = backend.all();
         let gateway = Arc::new(Self {
             all: Endpoint { answer: RateLimited::around(all.answer, &metrics), ..all },

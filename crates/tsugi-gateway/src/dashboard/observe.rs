@@ -25,6 +25,9 @@ pub trait ServerObserver: Send + Sync {
     /// Follows a server's standard error, while it has a process.
     fn follow_stderr(&self, name: &str) -> Option<broadcast::Receiver<Arc<str>>>;
 
+    /// The same value with every secret of a server's configuration masked.
+    fn mask(&self, name: &str, value: Value) -> Value;
+
     /// Something is told whenever the state or the lists of a server have changed.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
 }

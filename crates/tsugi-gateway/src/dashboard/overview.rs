@@ -153,9 +153,19 @@ pub(super) fn call(viewer: &DashboardViewer, id: &str) -> Result<Response<Respon
         let message = "this call is not remembered: only the last calls are";
         HttpRefusal::new(StatusCode::NOT_FOUND, FaultCode::InvalidRequest, message)
     };
-    let call = viewer.shown(found.ok_or_else(gone)?);
+    let found = found.ok_or_else(gone)?;
+    let payload = viewer.recorder().payload(found.id).filter(|_| viewer.may_read(&found));
+    let mask = |value: Value| match viewer.backend().observe() {
+        Some(observed) => observed.mask(&found.started.server, value),
+        None => value,
+    };
+    let (arguments, result) = payload.map(|payload| (mask(payload.arguments), mask(payload.result))).unzip();
+    let call = viewer.shown(found.clone());
     let mut page = members(&call);
     page.insert("timeline".into(), json!(call.timeline()));
+    page.insert("record".into(), json!(viewer.recorder().mode()));
+    page.insert("arguments".into(), arguments.unwrap_or_default());
+    page.insert("result".into(), result.unwrap_or_default());
     page.insert("error".into(), call.problem.as_ref().map_or(Value::Null, |problem| problem.full()));
     Ok(give(&page))
 }

@@ -1,4 +1,4 @@
-//! One call as the dashboard remembers it: what, by whom, how long, how it ended; never with what.
+//! One call as the dashboard remembers it: what, by whom, how long and how it ended. With what is recorded apart.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,6 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use tsugi_protocol::answer::timeline::TimelineStep;
 use tsugi_protocol::answer::{Call, CallFailure, CallTimeline, Caller, Outcome};
+use tsugi_protocol::json::RawJson;
 use tsugi_protocol::mcp::Method;
 
 /// The longest text of an error that is kept.
@@ -25,6 +26,10 @@ pub(crate) struct CallStart {
     pub(super) caller: Caller,
     pub(super) face: &'static str,
     pub(super) request_id: Option<Arc<str>>,
+    /// The program that called, in its own words.
+    pub(super) client: Option<Arc<str>>,
+    /// What it was given, until the call has ended.
+    pub(super) arguments: Option<RawJson>,
     /// Its steps with their times, if a dashboard was open when it began.
     timeline: Option<CallTimeline>,
 }
@@ -40,6 +45,8 @@ impl CallStart {
             caller: call.caller.clone(),
             face: call.options.face,
             request_id: call.options.request_id.clone(),
+            client: None,
+            arguments: None,
             timeline: None,
         }
     }
@@ -123,7 +130,7 @@ impl CallProblem {
     }
 }
 
-/// The failure behind an outcome. What a tool itself said about its error is part of its result, which is not kept.
+/// The failure behind an outcome. What a tool itself said about its error is part of its result.
 pub(super) fn problem_of(outcome: &Outcome) -> Option<Box<CallProblem>> {
     let problem = match outcome {
         Outcome::Failed(CallFailure::Upstream(error)) => CallProblem {
@@ -144,7 +151,7 @@ pub(super) fn problem_of(outcome: &Outcome) -> Option<Box<CallProblem>> {
         },
         Outcome::Complete(complete) if complete.is_tool_error() => CallProblem {
             code: "TOOL_ERROR".to_owned(),
-            message: "the tool answered that it failed; what it said went to the caller and is not kept".to_owned(),
+            message: "the tool answered that it failed".to_owned(),
             hint: None,
             details: json!({"fault": "upstream", "stage": "call"}),
         },
@@ -220,6 +227,7 @@ impl Serialize for CallRecord {
         row.serialize_entry("tool", &*started.subject)?;
         row.serialize_entry("method", started.method.as_str())?;
         row.serialize_entry("caller", &started.caller.identity().to_string())?;
+        row.serialize_entry("client", &started.client.as_deref())?;
         row.serialize_entry("face", started.face)?;
         row.serialize_entry("outcome", self.ended.as_str())?;
         row.serialize_entry("durationMs", &self.millis())?;

@@ -1,18 +1,21 @@
 //! What happened lately: the last calls and each server's numbers, for the dashboard.
 //!
 //! Every call pays for one lock, a few counters and one slot of a ring; nothing is written out, and nothing is
-//! allocated unless the call failed.
+//! allocated unless the call failed or everything is recorded.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tsugi_protocol::answer::Outcome;
+use tsugi_protocol::answer::{Call, Outcome};
 
+use super::client_names::ClientNames;
+use super::payload::{CallPayload, PayloadRing, RecordMode};
 use super::record::{CallEnding, CallRecord, CallStart, problem_of};
 use super::series::{CallNumbers, CallSeries, ChartPoint};
+use crate::guard::AccessGuard;
 
 /// How many calls are remembered.
 const CALLS: usize = 8192;
@@ -29,6 +32,9 @@ pub struct CallRecorder {
     /// The wall clock at the start, in milliseconds since 1970.
     began: u64,
     pages: AtomicUsize,
+    clients: ClientNames,
+    /// What is to be recorded, and who decides where the configuration does not. Set once, when the gateway starts.
+    recording: OnceLock<(Option<RecordMode>, Arc<AccessGuard>)>,
     book: Mutex<CallHistory>,
 }
 
@@ -42,6 +48,7 @@ struct CallHistory {
     /// The first is of all servers together.
     series: Vec<CallSeries>,
     places: HashMap<Arc<str>, ServerSlot>,
+    payloads: PayloadRing,
 }
 
 /// Where a server's numbers are.
@@ -68,12 +75,48 @@ impl Default for CallRecorder {
             failures: VecDeque::new(),
             series: vec![CallSeries::new(0)],
             places: HashMap::new(),
+            payloads: PayloadRing::default(),
         };
-        Self { started: Instant::now(), began, pages: AtomicUsize::new(0), book: Mutex::new(book) }
+        Self {
+            started: Instant::now(),
+            began,
+            pages: AtomicUsize::new(0),
+            clients: ClientNames::default(),
+            recording: OnceLock::new(),
+            book: Mutex::new(book),
+        }
     }
 }
 
 impl CallRecorder {
+    /// Records arguments and results as `mode` says. Without it, those of failed calls while everyone may call.
+    pub(crate) fn set_recording(&self, mode: Option<RecordMode>, guard: Arc<AccessGuard>) {
+        // A gateway is started once with its recorder.
+        let _ = self.recording.set((mode, guard));
+    }
+
+    /// Which arguments and results are recorded now. Keys can be added while the gateway runs.
+    pub(super) fn mode(&self) -> RecordMode {
+        match self.recording.get() {
+            Some((Some(mode), _)) => *mode,
+            Some((None, guard)) if !guard.asks_for_keys() => RecordMode::Errors,
+            _ => RecordMode::Off,
+        }
+    }
+
+    /// Adds to a call that begins which program sent it, and what it was given where that may be recorded.
+    pub(crate) fn describe(&self, started: &mut CallStart, call: &Call) {
+        started.client = self.clients.label(call.meta.client.info.as_ref());
+        if self.mode() != RecordMode::Off {
+            started.arguments = call.params.get("arguments");
+        }
+    }
+
+    /// What a call was given and returned, where it was recorded.
+    pub(super) fn payload(&self, id: u64) -> Option<CallPayload> {
+        self.book.lock().payloads.get(id).cloned()
+    }
+
     /// Where the calls of a server are counted.
     pub(crate) fn place(&self, server: &Arc<str>) -> ServerSlot {
         let second = self.second(Instant::now());
@@ -93,10 +136,18 @@ impl CallRecorder {
     }
 
     /// Records a call that ended: with an outcome, or because its caller went away. Gives how long it took.
-    pub(crate) fn record(&self, place: ServerSlot, started: CallStart, outcome: Option<&Outcome>) -> Duration {
+    pub(crate) fn record(&self, place: ServerSlot, mut started: CallStart, outcome: Option<&Outcome>) -> Duration {
         let now = Instant::now();
         let took = now.duration_since(started.at);
         let (ended, bytes) = CallEnding::of(outcome);
+        // Taken out in any case: the ring must not keep the bytes of requests alive.
+        let arguments = started.arguments.take();
+        let is_wanted = match self.mode() {
+            RecordMode::Off => false,
+            RecordMode::Errors => ended.is_error(),
+            RecordMode::All => true,
+        };
+        let payload = is_wanted.then(|| CallPayload::new(arguments.as_ref(), outcome));
         let record = CallRecord {
             // `push` sets the id, under the lock.
             id: 0,
@@ -113,7 +164,7 @@ impl CallRecorder {
         let mut book = self.book.lock();
         book.series[0].add(second, record.micros, is_error);
         book.series[place.0].add(second, record.micros, is_error);
-        book.push(record);
+        book.push(record, payload);
         took
     }
 
@@ -228,8 +279,11 @@ fn no_numbers() -> CallNumbers {
 }
 
 impl CallHistory {
-    fn push(&mut self, mut record: CallRecord) {
+    fn push(&mut self, mut record: CallRecord, payload: Option<CallPayload>) {
         record.id = self.next;
+        if let Some(payload) = payload {
+            self.payloads.push(record.id, payload);
+        }
         if record.ended.is_error() {
             if self.failures.len() == FAILURES {
                 self.failures.pop_front();
@@ -257,7 +311,7 @@ impl CallHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tsugi_protocol::answer::{Call, Fault, FaultCode};
+    use tsugi_protocol::answer::{Fault, FaultCode};
     use tsugi_protocol::json::{JsonObject, RawJson};
 
     fn started(tool: &str) -> CallStart {

@@ -61,10 +61,14 @@ impl DashboardViewer {
         self.sees(&call.started.server, &call.started.subject)
     }
 
+    /// Whether the words of a call, its arguments and its result may be shown: to administrators, and to its caller.
+    pub(super) fn may_read(&self, call: &CallRecord) -> bool {
+        self.is_admin() || call.started.caller.owner() == self.principal.caller().owner()
+    }
+
     /// A call as this viewer may know it. The words of an error may repeat what another caller sent.
     pub(super) fn shown(&self, mut call: CallRecord) -> CallRecord {
-        let is_own = call.started.caller.owner() == self.principal.caller().owner();
-        if !self.is_admin() && !is_own {
+        if !self.may_read(&call) {
             call.problem = call.problem.map(|problem| Box::new(problem.bare()));
         }
         call

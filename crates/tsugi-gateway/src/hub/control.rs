@@ -124,7 +124,7 @@ fn sign_in(sign_in: &ServerSignIn) -> Value {
 }
 
 /// The same with every secret value of the configuration masked, in whatever text it appears.
-fn masked(value: Value, mask: &dyn Fn(&str) -> String) -> Value {
+pub(super) fn masked(value: Value, mask: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(mask(&text)),
         Value::Array(items) => items.into_iter().map(|item| masked(item, mask)).collect(),

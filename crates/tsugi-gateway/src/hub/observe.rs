@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tsugi_client::catalog::Catalog;
 use tsugi_client::connection::state::ConnectionState;
@@ -13,6 +14,7 @@ use tsugi_protocol::mcp::resource::ResourceDescription;
 use tsugi_protocol::mcp::tool::ToolDescription;
 
 use super::Hub;
+use super::control::masked;
 use crate::dashboard::observe::{NamedItem, ObservedProcess, ServerDetail, ServerObserver, ServerState, ServerTrouble};
 
 impl ServerObserver for Hub {
@@ -34,6 +36,14 @@ impl ServerObserver for Hub {
 
     fn follow_stderr(&self, name: &str) -> Option<broadcast::Receiver<Arc<str>>> {
         self.manager().server(name)?.follow_stderr()
+    }
+
+    fn mask(&self, name: &str, value: Value) -> Value {
+        match self.manager().server(name) {
+            Some(server) => masked(value, &|text| server.config().job.0.redact.mask(text)),
+            // A server that is gone took its secrets with it, so what it was given is not shown any more.
+            None => Value::Null,
+        }
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

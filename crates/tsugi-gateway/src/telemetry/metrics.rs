@@ -202,7 +202,8 @@ impl GatewayMetrics {
         audit::note_denial(self.audit(), call, fault);
         let server: Arc<str> = fault.server.as_deref().unwrap_or_default().into();
         let place = self.recorder.place(&"".into());
-        let started = CallStart::now(server, subject_of(call), call);
+        let mut started = CallStart::now(server, subject_of(call), call);
+        self.recorder.describe(&mut started, call);
         self.recorder.record(place, started, Some(&Outcome::fault(fault.clone())));
     }
 
@@ -352,6 +353,7 @@ impl ToolMeter {
     pub fn begin(self: Arc<Self>, call: &mut Call) -> MeteredCall {
         let subject = self.tool.clone().unwrap_or_else(|| subject_of(call));
         let mut started = CallStart::now(self.server.clone(), subject, call);
+        self.recorder.describe(&mut started, call);
         // Recording costs every call something, so it is off while no page is open.
         if self.recorder.is_watched() {
             call.options.timeline = Some(started.follow());

@@ -65,6 +65,7 @@ pub(crate) fn config(settings: &CheckedSettings, keys: Vec<ApiKey>) -> GatewayCo
         keys,
         dashboard: gateway.dashboard,
         metrics: gateway.metrics,
+        record: gateway.record,
         limits,
     }
 }

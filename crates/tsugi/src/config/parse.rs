@@ -10,6 +10,7 @@ use tsugi_auth::jose::algorithm::SigningAlgorithm;
 use tsugi_client::config::{
     AutoSwitch, EraChoice, InstancePolicy, LintMode, PinMode, RestartPolicy, StartPolicy, ValidationMode,
 };
+use tsugi_gateway::dashboard::payload::RecordMode;
 use tsugi_gateway::guard::api_key::KeyRole;
 use tsugi_gateway::guard::certificate::CertificateRule;
 use tsugi_gateway::guard::policy::PolicyMode;
@@ -421,6 +422,7 @@ words! {
     ProviderQuirk: "assumePkce" => AssumePkce, "noResource" => NoResource;
     RestartPolicy: "on-failure" => OnFailure, "never" => Never;
     StartPolicy: "eager" => Eager, "lazy" => Lazy;
+    RecordMode: "off" => Off, "errors" => Errors, "all" => All;
     ToolListing: "all" => All, "search" => Search, "auto" => Auto;
     ToolNaming: "prefix" => Prefix, "prefix-on-conflict" => PrefixOnConflict, "bare" => Bare;
     EraChoice: "auto" => Auto, "modern" => Modern, "legacy" => Legacy;

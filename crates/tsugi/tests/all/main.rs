@@ -20,6 +20,7 @@ mod outbound;
 mod parameters;
 mod pm;
 mod policy;
+mod recorded_calls;
 mod reload;
 mod remote_sign_in;
 mod rest;

@@ -74,7 +74,7 @@ function meta(id: number, hooks: Hooks): JsonObject {
   return {
     "io.modelcontextprotocol/protocolVersion": REVISION,
     "io.modelcontextprotocol/clientInfo": { name: "tsugi-dashboard", version: session.value?.version ?? "0" },
-    "io.modelcontextprotocol/clientCapabilities": hooks.canAnswer ? { elicitation: { form: {}, url: {} } } : {},
+    "io.modelcontextprotocol/clientCapabilities": hooks.canAnswer ? { elicitation: { form: {}, url: {} }, sampling: {} } : {},
     ...(hooks.onProgress ? { progressToken: id } : {}),
     ...(hooks.onLog ? { "io.modelcontextprotocol/logLevel": "info" } : {}),
   };

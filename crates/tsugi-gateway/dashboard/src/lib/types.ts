@@ -140,6 +140,8 @@ export interface CallRow {
   tool: string | null;
   method: string;
   caller: string | null;
+  /** The program that called, as it names itself. */
+  client?: string | null;
   face: string;
   outcome: Outcome;
   durationMs: number;
@@ -157,6 +159,10 @@ export interface Stage {
 
 export interface CallDetail extends Omit<CallRow, "error"> {
   timeline: Stage[];
+  /** Which calls are recorded with arguments and results: `off`, `errors` or `all`. */
+  record?: string;
+  arguments?: Json;
+  result?: Json;
   error: { code: string | number; message: string; details?: Json; hint?: string | null } | null;
 }
 

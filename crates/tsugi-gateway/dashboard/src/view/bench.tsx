@@ -1,6 +1,7 @@
 /** Where one thing is tried: its arguments as a form or as JSON, its progress, its questions, its result. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { takePrepared } from "../lib/again";
 import { session } from "../lib/api";
 import { copyAs, LANGUAGES, type Language } from "../lib/copy";
 import { milliseconds } from "../lib/format";
@@ -30,7 +31,7 @@ export interface Offer {
 }
 
 export function Bench({ server, offer }: { server: string; offer: Offer }) {
-  const [value, setValue] = useState<Json | undefined>(() => initial(offer.schema, offer.schema) ?? {});
+  const [value, setValue] = useState<Json | undefined>(() => (offer.kind === "tool" ? takePrepared(server, offer.id) : undefined) ?? initial(offer.schema, offer.schema) ?? {});
   const [mode, setMode] = useState<"form" | "json">("form");
   const [showAll, setShowAll] = useState(false);
   const [phase, setPhase] = useState<Phase>({ name: "idle" });

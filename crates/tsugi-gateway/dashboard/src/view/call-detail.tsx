@@ -4,7 +4,8 @@ import { useEffect, useState } from "preact/hooks";
 import { ask, isAdmin } from "../lib/api";
 import { bytes, milliseconds, moment } from "../lib/format";
 import { t, word } from "../lib/i18n";
-import { to } from "../lib/route";
+import { prepare } from "../lib/again";
+import { go, to } from "../lib/route";
 import { isObject } from "../lib/schema";
 import type { CallDetail, Stage } from "../lib/types";
 import { Fault, IconButton, Loading } from "../part/basics";
@@ -32,6 +33,7 @@ function Loaded({ detail }: { detail: CallDetail }) {
     [t("col.time"), moment(detail.at)],
     [t("col.method"), detail.method],
     [t("col.caller"), detail.caller ?? "–"],
+    [t("col.client"), detail.client ?? "–"],
     [t("col.face"), detail.face],
     [t("col.duration"), milliseconds(detail.durationMs)],
     [t("col.bytes"), bytes(detail.bytes)],
@@ -50,10 +52,29 @@ function Loaded({ detail }: { detail: CallDetail }) {
           {detail.error.details !== undefined && detail.error.details !== null && <div class="code"><Tree value={detail.error.details} /></div>}
         </div>
       )}
+      <Payload detail={detail} />
       <h3>{t("call.timeline")}</h3>
       {detail.timeline.length === 0 ? <p class="note">{t("call.noTimeline")}</p> : <Timeline stages={detail.timeline} total={detail.durationMs} />}
       <dl class="facts tight">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
-      <p class="note small">{t("call.private")}</p>
+    </>
+  );
+}
+
+/** What the call was given and what it returned, where that was recorded. */
+function Payload({ detail }: { detail: CallDetail }) {
+  const { arguments: given, result, tool } = detail;
+  const isRecorded = (given ?? null) !== null || (result ?? null) !== null;
+  if (!isRecorded) return <p class="note small">{t(detail.record === "off" ? "call.private" : "call.onlyErrors")}</p>;
+  const again = () => {
+    if (tool === null) return;
+    prepare(detail.server, tool, given ?? {});
+    go(to("try", detail.server, "tool", tool));
+  };
+  return (
+    <>
+      {(given ?? null) !== null && <><h3>{t("call.arguments")}</h3><div class="code"><Tree value={given!} /></div></>}
+      {(result ?? null) !== null && <><h3>{t("call.result")}</h3><div class="code"><Tree value={result!} /></div></>}
+      {tool !== null && detail.method === "tools/call" && <p class="actions"><button type="button" onClick={again}>{t("call.again")}</button></p>}
     </>
   );
 }

@@ -36,7 +36,7 @@ const Row = memo(function Row({ row, hideServer, isSelected, query }: RowProps) 
       <td><a data-row class="mono" href={href}>{row.tool ?? row.method}</a>{!hideServer && <span class="sub phone-only" aria-hidden="true">{row.server}</span>}{row.method !== "tools/call" && row.tool !== null && <span class="sub"> {row.method}</span>}</td>
       <td><OutcomeWord outcome={row.outcome} />{row.error && <span class="sub error-text" title={row.error.message}> {row.error.message}</span>}</td>
       <td class="num">{milliseconds(row.durationMs)}</td>
-      <td class="wide-only">{row.caller ?? "–"}</td>
+      <td class="wide-only">{row.client ?? row.caller ?? "–"}</td>
       <td class="wide-only sub">{row.face}</td>
       <td class="num wide-only">{bytes(row.bytes)}</td>
     </tr>

@@ -6,6 +6,7 @@ import type { InputRequest } from "../lib/mcp";
 import { initial, validate } from "../lib/schema";
 import type { Json, JsonObject, Schema } from "../lib/types";
 import { SchemaForm, useUnread } from "../part/form";
+import { Tree } from "../part/tree";
 
 const ANYTHING: Schema = { type: "object", properties: {} };
 
@@ -30,6 +31,7 @@ export function Questions({ server, asked, onAnswer }: { server: string; asked: 
 }
 
 function Question({ request, onGive, onEnd }: { request: InputRequest; onGive: (answer: Json) => void; onEnd: () => void }) {
+  if (request.method === "sampling/createMessage") return <SamplingQuestion request={request} onGive={onGive} onEnd={onEnd} />;
   if (request.method !== "elicitation/create") {
     return <><p>{t("ask.unknown", { method: request.method })}</p><div class="actions"><button type="button" onClick={onEnd}>{t("cancel")}</button></div></>;
   }
@@ -58,6 +60,28 @@ function FormQuestion({ request, onGive }: { request: InputRequest; onGive: (ans
         <button type="button" class="link" onClick={() => onGive({ action: "cancel" })}>{t("ask.cancel")}</button>
       </div>
       <p class="note small">{t("ask.secret")}</p>
+    </form>
+  );
+}
+
+/** The person answers in place of a model. */
+function SamplingQuestion({ request, onGive, onEnd }: { request: InputRequest; onGive: (answer: Json) => void; onEnd: () => void }) {
+  const [text, setText] = useState("");
+  const { systemPrompt, messages, maxTokens } = (request.params ?? {}) as { systemPrompt?: Json; messages?: Json; maxTokens?: Json };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    onGive({ role: "assistant", content: { type: "text", text }, model: "human", stopReason: "endTurn" });
+  };
+  return (
+    <form class="stack" onSubmit={submit}>
+      <p class="question-text">{t("ask.sampling")}</p>
+      {typeof systemPrompt === "string" && <p class="note">{systemPrompt}</p>}
+      {messages !== undefined && <div class="code"><Tree value={messages} /></div>}
+      <label class="field"><span>{t("ask.sampling.answer", { n: String(maxTokens ?? "–") })}</span><textarea rows={6} required value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
+      <div class="actions">
+        <button type="submit" class="primary">{t("ask.answer")}</button>
+        <button type="button" onClick={onEnd}>{t("cancel")}</button>
+      </div>
     </form>
   );
 }

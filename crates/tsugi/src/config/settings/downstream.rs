@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use tsugi_gateway::dashboard::payload::RecordMode;
 use tsugi_gateway::guard::proxy_trust::AddressRange;
 use tsugi_gateway::hub::tool_search::ToolListing;
 use tsugi_schema::tool_name::ToolNaming;
@@ -83,6 +84,10 @@ settings! {
             read(read_admin(reader, section.get(&gateway::ADMIN_API)));
         /// Offer the dashboard at `/`.
         one dashboard: bool = key(DASHBOARD: "dashboard") value(SWITCH) default("on");
+        /// Which calls the dashboard records with their arguments and results: those that fail (`errors`), `all` or none
+        /// (`off`). The last ones are kept in memory, without secrets, for administrators and for the caller itself.
+        /// Default: `errors` while no key is needed to call, `off` otherwise.
+        maybe record: RecordMode = key(RECORD: "record") value(keyword());
         /// Offer `/metrics`.
         one metrics: bool = key(METRICS: "metrics") value(SWITCH) default("on");
     }
