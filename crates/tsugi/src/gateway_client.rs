@@ -140,7 +140,8 @@ impl GatewayClient {
 
 /// What a gateway answers to a command that would use it.
 pub(crate) enum GatewayAnswer {
-    /// The names of its servers.
+    /// The names of its servers that can be called. One that is broken is tried by the command itself, which then says
+    /// what is wrong with it.
     Servers(Vec<String>),
     /// The key is known, and not an administrator's.
     Forbidden,
@@ -163,7 +164,8 @@ impl GatewayClient {
         match tokio::time::timeout(patience, asked).await {
             Ok(Some((StatusCode::OK, body))) => {
                 let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-                let servers = answer["servers"].as_array().into_iter().flatten();
+                let is_usable = |one: &&Value| one["state"] == "connected" || one["fault"].is_null();
+                let servers = answer["servers"].as_array().into_iter().flatten().filter(is_usable);
                 GatewayAnswer::Servers(servers.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect())
             }
             Ok(Some((StatusCode::UNAUTHORIZED, _))) => GatewayAnswer::Unauthorized,

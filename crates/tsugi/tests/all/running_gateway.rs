@@ -50,6 +50,20 @@ fn a_call_goes_through_the_gateway_of_its_configuration_which_is_named_once() {
 }
 
 #[test]
+fn a_server_that_the_gateway_cannot_start_is_named_with_its_cause() {
+    let world = World::new();
+    let broken = "{name: broken, command: no-such-program-here}";
+    world.write("tsugi.yaml", &format!("servers: [{}, {broken}]\n", world.entry("s")));
+    let gateway = world.serve(&[]);
+    gateway.connected("s");
+    gateway.wait_for("no-such-program-here");
+    let output = world.run(&["tools"]);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.contains("calculate-bmi") && stderr.contains(&gateway.url), "{stdout}\n{stderr}");
+    assert!(stderr.contains("program `no-such-program-here` not found"), "{stderr}");
+}
+
+#[test]
 fn alone_starts_the_servers_here_and_so_do_roots_and_other_configurations() {
     let world = World::new();
     world.write("tsugi.yaml", &format!("servers: [{}]\n", world.entry("s")));
