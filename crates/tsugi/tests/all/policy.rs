@@ -96,8 +96,8 @@ fn configure(world: &World, upstream: &Upstream, policy: &str, more: &str) -> St
 
 fn call(serving: &Serving, tool: &str, input: Value) -> String {
     let body = json!({"server": "up", "toolName": tool, "input": input}).to_string();
-    let headers = [("Content-Type", "application/json"), ("X-Api-Key", KEY)];
-    serving.ask("POST", "/mcp/call", &headers, &body).0
+    let (head, _) = serving.ask("POST", "/mcp/call", &[("X-Api-Key", KEY)], &body);
+    head.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
 fn denied(world: &World) -> Vec<Value> {
