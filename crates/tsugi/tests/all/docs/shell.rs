@@ -137,7 +137,9 @@ impl Shell {
     /// A configuration: it must be one.
     pub(crate) fn settings(&mut self, place: &str, file: Option<&str>, text: &str) {
         let path = self.keep(file, "example.yaml", text);
-        self.run(place, &format!("tsugi check --config {}", path.display()));
+        // A file of rules is not a configuration by itself.
+        let check = if text.starts_with("rules:") { "policy check" } else { "check --config" };
+        self.run(place, &format!("tsugi {check} {}", path.display()));
     }
 
     /// A JSON document.
