@@ -113,7 +113,7 @@ fn questions(params: &JsonObject, method: &Method, version: ProtocolVersion) {
         round_trip::to_request(&question, RequestId::number(4), version);
         round_trip::to_request(&question, RequestId::number(4), ProtocolVersion::V2025_11_25).expect("2025-11-25 can ask everything");
     }
-    round_trip::answer_to_legacy(method, Some(&params.raw()), version);
+    round_trip::answer_to_legacy(method, &params.raw(), version);
     round_trip::answer_to_modern(method, &ResponsePayload::Result(params.raw()));
 }
 
