@@ -14,9 +14,12 @@ const LONGEST: usize = 1024;
 /// The longest name that is shown.
 const LONGEST_NAME: usize = 80;
 
-/// What programs called themselves, by their `clientInfo` as it was written.
+/// A `clientInfo` as it was written, with the name to show; nothing for one without a name.
+type NamesByInfo = HashMap<Box<[u8]>, Option<Arc<str>>>;
+
+/// What programs called themselves.
 #[derive(Default)]
-pub(super) struct ClientNames(RwLock<HashMap<Box<[u8]>, Option<Arc<str>>>>);
+pub(super) struct ClientNames(RwLock<NamesByInfo>);
 
 impl ClientNames {
     /// `name version` of a program, if it said so.
