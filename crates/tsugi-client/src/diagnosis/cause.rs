@@ -284,7 +284,9 @@ impl FailureCause {
             FailureCause::Refused => "start it, or correct `url`; in a container, 127.0.0.1 is the container itself".to_owned(),
             FailureCause::NoSuchHost => "check the spelling of `url`, and whether this machine can resolve names".to_owned(),
             FailureCause::TlsName => "use the host name of the certificate in `url`, not an address or an alias".to_owned(),
-            FailureCause::TlsUntrusted => "add its authority to the system's certificates, or name it in SSL_CERT_FILE".to_owned(),
+            FailureCause::TlsUntrusted => {
+                "name the file of its authority in `tls.ca` of the entry, or add it to the system's certificates".to_owned()
+            }
             FailureCause::TlsExpired => "renew the certificate, and check the clock of this machine".to_owned(),
             FailureCause::Unauthorized => "give a key: `headers: {Authorization: \"Bearer ${TOKEN}\"}` in its entry; an old one may have expired; `tsugi login NAME` if it takes a sign-in".to_owned(),
             FailureCause::SignInMissing { server } | FailureCause::SignInEnded { server } => format!("tsugi login {server}"),

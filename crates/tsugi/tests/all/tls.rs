@@ -60,12 +60,12 @@ fn a_server_behind_tls_is_reached_by_its_authority_its_pin_and_its_name() {
     }
     secure.world.write("other.pem", &TestAuthority::new("other").pem);
     for (bad, why) in [
-        ("{}".to_owned(), "not trusted"),
-        ("{ca: other.pem, only: true}".to_owned(), "not trusted"),
+        ("{}".to_owned(), "not signed by an authority"),
+        ("{ca: other.pem, only: true}".to_owned(), "not signed by an authority"),
         (format!("{{ca: ca.pem, pin: '{wrong}'}}"), "tls.pin"),
         // A pin does not replace a trusted certificate.
-        (format!("{{pin: '{pin}'}}"), "not trusted"),
-        ("{ca: ca.pem, serverName: other.example}".to_owned(), "not trusted"),
+        (format!("{{pin: '{pin}'}}"), "not signed by an authority"),
+        ("{ca: ca.pem, serverName: other.example}".to_owned(), "for another host name"),
         ("{ca: missing.pem}".to_owned(), "cannot be read"),
     ] {
         let refused = secure.call(&bad);

@@ -320,7 +320,8 @@ async fn a_server_that_hangs_in_the_handshake_shows_what_it_said_meanwhile_and_a
     assert!(server.status().pid.is_some());
     let fault = fault(&end_of(server.answer(call("echo", json!({}))), LIMIT).await.expect("the call ends"));
     assert_eq!(fault.process.expect("what it said is told").stderr, ["waiting for the lock"]);
-    assert!(fault.hint.expect("a hint").contains("standard output"));
+    // What it wrote to standard output is not MCP, so that is what it is told to mend.
+    assert!(fault.hint.expect("a hint").contains("log to standard error"));
     assert_eq!(server.noise(), ["hello"]);
     manager.stop().await;
 }
