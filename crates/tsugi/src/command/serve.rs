@@ -159,7 +159,7 @@ pub(crate) async fn run(app: &App, args: &ServeArgs) -> Result<CommandExit, Comm
                 // Once the start is over, its code is not needed again soon.
                 if running.arrivals.is_empty() && !is_tidied {
                     is_tidied = true;
-                    tokio::spawn(tidy_memory());
+                    tokio::spawn(tidy_memory(running.handle.connection_count()));
                 }
             }
             ready = reload::next(&mut running.coming) => running.finish(ready),
@@ -173,18 +173,31 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// How often pages of rarely used code are released; pages in use come back within a millisecond.
 const TIDYING: Duration = Duration::from_secs(5);
 
-/// How much more memory must be held than was left the last time before the allocator is asked to return what is free.
+/// How many connections must close before the allocator is asked to return their memory.
+const MANY_CONNECTIONS: usize = 256;
+
+/// How much more memory must be held than was left the last time before it is asked, too.
 const GROWTH: u64 = 3 << 20;
+
+/// It is asked after so many rounds in any case: what is free inside the allocator cannot be seen from outside.
+const ROUNDS: u32 = 6;
 
 /// Most code serves only the start, the configuration and rare requests, while a gateway runs for weeks. Nor must it
 /// keep the memory that it needed while thousands of clients were connected or large answers passed through.
-async fn tidy_memory() {
+async fn tidy_memory(connections: impl Fn() -> usize) {
     tokio::time::sleep(SETTLING).await;
-    let mut left = 0;
+    let (mut most, mut left, mut rounds) = (0, 0, 0);
     loop {
         tsugi_process::forget_rare_code();
-        let held = tsugi_process::own_memory().unwrap_or(0);
-        left = if held > left + GROWTH { return_free_memory().await } else { held.min(left) };
+        let (open, held) = (connections(), tsugi_process::own_memory().unwrap_or(0));
+        most = open.max(most);
+        rounds += 1;
+        // A crowd that comes and goes between two looks shows in the memory alone.
+        if most - open >= MANY_CONNECTIONS || held > left + GROWTH || rounds >= ROUNDS {
+            (most, rounds) = (open, 0);
+            left = return_free_memory().await;
+        }
+        left = left.min(held);
         tokio::time::sleep(TIDYING).await;
     }
 }
